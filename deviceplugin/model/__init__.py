@@ -1,0 +1,1 @@
+"""Frozen values that every room shares. Standard library only; nothing here acts, reads or waits."""

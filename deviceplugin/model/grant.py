@@ -1,0 +1,37 @@
+"""The answer to one container's request, free of wire types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount into the container."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node for the container; permissions are letters of `rwm`."""
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a container gets (ContainerAllocateResponse)."""
+
+    envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cdi: tuple[str, ...] = ()
+    """Qualified CDI device names."""
