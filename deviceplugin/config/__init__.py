@@ -1,1 +1,1 @@
-"""What users write: the document as frozen structs, the table of options, and the loader that merges and checks them."""
+"""What users write: the document as frozen structs, the table of options, the loader that merges and checks."""

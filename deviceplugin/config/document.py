@@ -61,7 +61,7 @@ class Discovery(StrEnum):
     TEGRA = "tegra"
 
 
-class PluginFlags(Document):
+class PluginFlags(Document, frozen=True):
     """flags.plugin."""
 
     pass_device_specs: bool = False
@@ -73,7 +73,7 @@ class PluginFlags(Document):
     shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
 
 
-class GfdFlags(Document):
+class GfdFlags(Document, frozen=True):
     """flags.gfd: settings of the node labels."""
 
     oneshot: bool = False
@@ -83,7 +83,7 @@ class GfdFlags(Document):
     machine_type_file: str = "/sys/class/dmi/id/product_name"
 
 
-class Flags(Document):
+class Flags(Document, frozen=True):
     """flags."""
 
     mig_strategy: MigStrategy = MigStrategy.NONE
@@ -101,7 +101,7 @@ class Flags(Document):
     gfd: GfdFlags = GfdFlags()
 
 
-class Pattern(Document):
+class Pattern(Document, frozen=True):
     """resources.gpus[] and resources.mig[]: first match wins; an empty name leaves the device out.
 
     `pattern` is matched over the product name or MIG profile, `*` only is special. Ours besides: `pci` (the same over
@@ -115,14 +115,14 @@ class Pattern(Document):
     allocation_policy: AllocationPolicy | None = None
 
 
-class Resources(Document):
+class Resources(Document, frozen=True):
     """resources. `migs` is accepted as an alias of `mig` by the loader."""
 
     gpus: tuple[Pattern, ...] = ()
     mig: tuple[Pattern, ...] = ()
 
 
-class Replicas(Document):
+class Replicas(Document, frozen=True):
     """sharing.*.resources[]: `devices` is `all`, a count, or a list of index, `gpu:mig` index or UUID."""
 
     name: str
@@ -136,7 +136,7 @@ class Replicas(Document):
     """MPS only: 1 to 100; default 100/replicas."""
 
 
-class Replicated(Document):
+class Replicated(Document, frozen=True):
     """sharing.timeSlicing and sharing.mps."""
 
     resources: tuple[Replicas, ...]
@@ -145,21 +145,21 @@ class Replicated(Document):
     """None: false for timeSlicing, true for mps."""
 
 
-class SharingSection(Document):
+class SharingSection(Document, frozen=True):
     """sharing. At most one of the two may be given."""
 
     time_slicing: Replicated | None = None
     mps: Replicated | None = None
 
 
-class Imex(Document):
+class Imex(Document, frozen=True):
     """imex."""
 
     channel_ids: tuple[int, ...] = ()
     required: bool = False
 
 
-class Devices(Document):
+class Devices(Document, frozen=True):
     """devices (ours): which GPUs are ours to offer, by UUID, index, PCI id or product glob."""
 
     include: tuple[str | int, ...] = ()
@@ -190,7 +190,7 @@ class CheckFailure(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-class Cordon(Document):
+class Cordon(Document, frozen=True):
     """health.cordon[]: a GPU or MIG instance taken out by hand."""
 
     device: str | int
@@ -200,7 +200,7 @@ class Cordon(Document):
     """Also let go of the driver, so that the GPU can be reset or its MIG mode changed."""
 
 
-class HealthSection(Document):
+class HealthSection(Document, frozen=True):
     """health (ours)."""
 
     fatal: tuple[int, ...] = (48, 62, 64, 74, 79, 95, 119, 120, 140, 143)
@@ -229,7 +229,7 @@ class Registration(StrEnum):
     WATCHER = "watcher"
 
 
-class Kubelet(Document):
+class Kubelet(Document, frozen=True):
     """kubelet (ours): where the kubelet is."""
 
     socket: str = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -239,7 +239,7 @@ class Kubelet(Document):
     registration: Registration = Registration.SOCKET
 
 
-class Daemon(Document):
+class Daemon(Document, frozen=True):
     """daemon (ours): the life of the process."""
 
     rescan_interval: Duration = 30.0
@@ -259,7 +259,7 @@ class PodLabels(StrEnum):
     OFF = "off"
 
 
-class Metrics(Document):
+class Metrics(Document, frozen=True):
     """metrics (ours)."""
 
     address: str = ":9400"
@@ -286,7 +286,7 @@ class LabelSink(StrEnum):
     OFF = "off"
 
 
-class Labels(Document):
+class Labels(Document, frozen=True):
     """labels (ours)."""
 
     publish: LabelSink = LabelSink.AUTO
@@ -299,7 +299,7 @@ class CdiSpec(StrEnum):
     EXTERNAL = "external"
 
 
-class Cdi(Document):
+class Cdi(Document, frozen=True):
     """cdi (ours), and upstream's --cdi-feature-flags and --cdi-disable-hooks."""
 
     spec: CdiSpec = CdiSpec.OWN
@@ -308,7 +308,7 @@ class Cdi(Document):
     disable_hooks: tuple[str, ...] = ()
 
 
-class Cluster(Document):
+class Cluster(Document, frozen=True):
     """cluster (ours): the optional door to the Kubernetes API."""
 
     config_label: bool = False
@@ -320,7 +320,7 @@ class Cluster(Document):
     default_config: str = ""
 
 
-class Config(Document):
+class Config(Document, frozen=True):
     """The whole document. Upstream's sections: version, flags, resources, sharing, imex; the others are ours."""
 
     version: str = "v1"

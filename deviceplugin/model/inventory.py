@@ -132,4 +132,7 @@ class Inventory:
     closeness: Closeness = Closeness()
     handover: Handover = Handover()
     warnings: tuple[str, ...] = ()
-    """Of this configuration on this node: entries that match nothing, cards in MIG mode under `none`, ..."""
+    """Of this configuration on this node: cards in MIG mode under `none`, an include that matches nothing, ..."""
+    conflicts: tuple[str, ...] = ()
+    """What is wrong with the configuration on this node (a sharing entry that matches nothing, a GPU named twice, a
+    list over 4 MiB): an error when the configuration is loaded, a warning when only the hardware changed since."""
