@@ -1,0 +1,146 @@
+"""What happened since the process began: counts, timings and the last transitions.
+
+The doors write here, the web door reads; so no door needs to know another. Writers may be on any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """How far a resource has got with the kubelet."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    REGISTERED = "registered"
+    STREAMING = "streaming"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One change of a device's health, for the log, the metric and the status page alike."""
+
+    at: float
+    """Unix time in seconds."""
+    uuid: str
+    pci: str
+    gpu_index: int
+    to: str
+    """`unhealthy`, `healthy` or `rank-last`."""
+    reason: str
+    rule: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Observations counted by upper bound in seconds."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, seconds: float) -> None:
+        """Counts one observation."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+
+DURATION_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05)
+"""0.1 to 50 ms: what Allocate and GetPreferredAllocation take."""
+
+
+class Ledger:
+    """Counters by (name, label values), histograms by name, phases by resource, and the last health turns."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, keep: int = 50) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._phases: dict[str, Phase] = {}
+        self._streams: dict[str, int] = {}
+        self._times: dict[str, float] = {}
+        self.turns: deque[Turn] = deque(maxlen=keep)
+
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        """Adds to a counter; the meaning of the labels is in the web door's table of metrics."""
+        key = (name, labels)
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + by
+
+    def time(self, name: str, seconds: float) -> None:
+        """Adds an observation to a histogram."""
+        with self._lock:
+            histogram = self._histograms.get(name)
+            if histogram is None:
+                histogram = self._histograms[name] = Histogram(DURATION_BOUNDS)
+            histogram.add(seconds)
+
+    def stamp(self, name: str, at: float | None = None) -> None:
+        """Notes that something happened now (or at the given Unix time)."""
+        self._times[name] = self._clock() if at is None else at
+
+    def phase(self, resource: str, phase: Phase) -> None:
+        """Notes how far a resource has got with the kubelet; CLOSED forgets it."""
+        with self._lock:
+            if phase is Phase.CLOSED:
+                self._phases.pop(resource, None)
+                self._streams.pop(resource, None)
+            else:
+                self._phases[resource] = phase
+
+    def stream(self, resource: str, change: int) -> None:
+        """Notes a ListAndWatch stream that opened (+1) or closed (-1)."""
+        with self._lock:
+            if resource in self._phases:
+                self._streams[resource] = max(0, self._streams.get(resource, 0) + change)
+
+    def turn(self, turn: Turn) -> None:
+        """Notes a change of health."""
+        self.turns.append(turn)
+        self.count("health_transitions", turn.uuid, turn.to, turn.reason)
+
+    @property
+    def counts(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        """A copy of all counters."""
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def histograms(self) -> Mapping[str, Histogram]:
+        """Copies of all histograms."""
+        with self._lock:
+            copies = {}
+            for name, histogram in self._histograms.items():
+                copies[name] = copy = Histogram(histogram.bounds)
+                copy.counts, copy.total = list(histogram.counts), histogram.total
+            return copies
+
+    @property
+    def phases(self) -> Mapping[str, Phase]:
+        """A copy of the phases by resource."""
+        with self._lock:
+            return dict(self._phases)
+
+    @property
+    def streams(self) -> Mapping[str, int]:
+        """Open streams by resource."""
+        with self._lock:
+            return dict(self._streams)
+
+    @property
+    def times(self) -> Mapping[str, float]:
+        """Unix times by name."""
+        return dict(self._times)
