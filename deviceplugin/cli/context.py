@@ -1,0 +1,95 @@
+"""What every subcommand shares: the loaded configuration, the driver, and the snapshot they give."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import ExitStack
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from deviceplugin.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deviceplugin.config.load import Loaded
+    from deviceplugin.model.node import Node
+    from deviceplugin.model.snapshot import Snapshot
+    from deviceplugin.nvml.library import Driver
+
+FAKE = "fake:"
+
+
+class Context:
+    """Settings from argv and environment, loaded when they are first asked for."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The effective configuration."""
+        return self.load()
+
+    def load(self) -> Loaded:
+        """Reads the configuration anew: flags and environment as they were at start, the file as it is now."""
+        from deviceplugin.config import load, options
+
+        return load.load(options.given(self._arguments), os.environ)
+
+    def open_driver(self) -> Driver:
+        """The driver that `--driver` names, not yet initialised: NVML, or a pretend one loaded by name."""
+        from deviceplugin.nvml.library import Driver, load_library
+
+        process, flags = self.loaded.process, self.loaded.config.flags
+        if not process.driver.startswith(FAKE):
+            api = load_library(process.nvml_library, flags.plugin.container_driver_root)
+            return Driver(api, process.host_root)
+        fake = _open_fake(process.driver.removeprefix(FAKE))
+        self._stack.callback(fake.close)
+        return Driver(fake.nvml, str(fake.root))
+
+    def probe(self) -> Node:
+        """One scan of the node, with the driver initialised for it and shut down after."""
+        from deviceplugin.nvml.probe import probe
+
+        driver = self.open_driver()
+        driver.initialise()
+        try:
+            return probe(driver.api, driver.host_root, self.loaded.config.flags.gfd.machine_type_file)
+        finally:
+            driver.shutdown()
+
+    def snapshot(self) -> Snapshot:
+        """What this node would offer under this configuration; health is not judged."""
+        from deviceplugin.model.snapshot import Snapshot
+        from deviceplugin.rules.offer import offer
+
+        node = self.probe()
+        inventory = offer(node, self.loaded.config)
+        if inventory.conflicts:
+            raise ConfigError(*inventory.conflicts)
+        return Snapshot(node=node, inventory=inventory, config=self.loaded.stamp)
+
+
+def _open_fake(spec: str) -> Any:
+    from importlib import import_module
+
+    try:
+        fake_nvml = import_module("fake_nvml")
+    except ImportError as error:
+        message = f"--driver {FAKE}{spec}: the package fake_nvml is not installed beside deviceplugin"
+        raise ConfigError(message) from error
+    try:
+        return fake_nvml.open(spec)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"--driver {FAKE}{spec}: {error}") from error
