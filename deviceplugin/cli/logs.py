@@ -1,4 +1,4 @@
-"""Log lines: text for people, JSON for machines. What a line is about travels in `extra` and is printed as key=value."""
+"""Log lines: text for people, JSON for machines. What a line is about travels in `extra`, printed as key=value."""
 
 from __future__ import annotations
 
