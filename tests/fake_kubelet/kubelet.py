@@ -1,0 +1,241 @@
+"""The pretend kubelet: everything a plugin can see of the real one, driven from a test's own thread."""
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, cast
+
+from tests.fake_kubelet.admission import Admission
+from tests.fake_kubelet.books import Books
+from tests.fake_kubelet.devices import Journal, Manners
+from tests.fake_kubelet.life import Life, Places
+from tests.fake_kubelet.model import (
+    SOCKET_NAME,
+    VERSIONS,
+    Admitted,
+    Faults,
+    Grant,
+    Pod,
+    Registration,
+    ResourceView,
+    Stream,
+)
+from tests.fake_kubelet.sockets import replace_folder
+from tests.fake_kubelet.topology import Policy
+from tests.waiting import NotYet, wait_until
+
+
+class FakeKubelet:
+    """A kubelet on real sockets.
+
+    Args:
+        folder: The device plugin folder; `kubelet.sock` and the checkpoint live in it.
+        version: Whose manners to show, a key of `VERSIONS`.
+        numa_policy: The topology manager's policy; None is no topology manager.
+        seed: Of all that is random: order of ids, fill-ups, which of two answers wins.
+        pod_resources: Socket of the pod resources API; None for none.
+        plugins_registry: Folder of the plugin watcher; None for none.
+        dial_timeout: Seconds that a plugin has to answer while it registers.
+        drop_after: Seconds after which a resource without connection is dropped.
+        watch_period: Seconds between two looks at the plugins registry.
+        narrate: Called with one line for everything that happens, from several threads.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = "1.32",
+        numa_policy: Policy | None = None,
+        seed: int = 0,
+        pod_resources: Path | None = None,
+        plugins_registry: Path | None = None,
+        dial_timeout: float = 10.0,
+        drop_after: float = 300.0,
+        watch_period: float = 0.05,
+        narrate: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self.folder = folder
+        self.socket = folder / SOCKET_NAME
+        self.faults = Faults()
+        self._places = Places(folder, pod_resources, plugins_registry, watch_period)
+        self._policy = numa_policy
+        self._random = random.Random(seed)
+        self._journal = Journal(narrate=narrate)
+        self._manners = Manners(VERSIONS[version], self.faults, dial_timeout, drop_after)
+        self._lifecycle = threading.RLock()
+        self._admission = threading.Lock()
+        self._restarter: threading.Thread | None = None
+        self._leaving = threading.Event()
+        self._life: Life | None = None
+
+    def start(self) -> Self:
+        """Cleans the folder and listens, knowing what the checkpoint says."""
+        with self._lifecycle:
+            if self._life is not None:
+                raise RuntimeError(f"the kubelet at {self.folder} runs already")
+            self._leaving.clear()
+            self._life = Life(self._places, self._journal, self._manners, self._registered)
+        return self
+
+    def stop(self) -> None:
+        """Ends in order: sockets gone, connections closed. Does nothing if it does not run."""
+        self._leave(leave_files=False)
+
+    def kill(self) -> None:
+        """Ends as by kill -9: connections drop, the socket files stay and nobody listens behind them."""
+        self._leave(leave_files=True)
+
+    def restart(self) -> None:
+        """Stops and starts; plugins' sockets vanish, pods stay."""
+        with self._lifecycle:
+            self._end(leave_files=False)
+            self.start()
+
+    def replace_folder(self) -> None:
+        """Ends, puts a new folder in the old one's place, and starts there; pods stay."""
+        with self._lifecycle:
+            self._end(leave_files=True)
+            books = Books(self.folder)
+            replace_folder(self.folder)
+            books.save()
+            self.start()
+
+    def _leave(self, *, leave_files: bool) -> None:
+        self._leaving.set()
+        if self._restarter is not None:
+            self._restarter.join()
+        with self._lifecycle:
+            self._end(leave_files=leave_files)
+
+    def _end(self, *, leave_files: bool) -> None:
+        if self._life is None:
+            return
+        life, self._life = self._life, None
+        life.end(leave_files=leave_files)
+        with self._admission:  # an admission cut short still writes its books
+            self._journal.narrate("kubelet ended")
+
+    def _registered(self) -> None:
+        pauses, self.faults.restarts_after_register = self.faults.restarts_after_register, ()
+        if pauses:
+            self._restarter = threading.Thread(
+                target=self._restart_in_a_row, args=(pauses,), name="fake-kubelet-restarter"
+            )
+            self._restarter.start()
+
+    def _restart_in_a_row(self, pauses: tuple[float, ...]) -> None:
+        for pause in pauses:
+            if self._leaving.wait(pause):
+                return
+            self.restart()
+
+    def __enter__(self) -> Self:
+        return self if self._life else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not ended."""
+        return self._life is not None
+
+    @property
+    def registrations(self) -> list[Registration]:
+        """All successful registrations, over all restarts."""
+        return list(self._journal.registrations)
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why registrations were refused, over all restarts."""
+        return list(self._journal.refusals)
+
+    @property
+    def violations(self) -> list[str]:
+        """What plugins did that the API forbids, over all restarts."""
+        return list(self._journal.violations)
+
+    @property
+    def resources(self) -> dict[str, ResourceView]:
+        """What is believed of each resource now; frames are those since the last start."""
+        life = self._life
+        return life.manager.views() if life else {}
+
+    @property
+    def streams(self) -> dict[str, list[Stream]]:
+        """Open ListAndWatch streams by resource, those of replaced registrations too, oldest first."""
+        life = self._life
+        return life.manager.streams() if life else {}
+
+    @property
+    def pods(self) -> dict[str, Admitted]:
+        """Admitted pods by name (by namespace/name outside `default`)."""
+        books = self._present().books
+        return {
+            pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}": books.admitted(pod)
+            for pod in list(books.pods.values())
+        }
+
+    def cut_stream(self, resource: str) -> None:
+        """Ends the resource's newest ListAndWatch from the kubelet's side, which keeps its socket."""
+        self._present().manager.cut(resource)
+
+    def admit(self, pod: Pod) -> Admitted:
+        """Admits a pod; raises `AdmissionFailed` if it does not get all it wants."""
+        with self._admission:
+            return self._admissions().admit(pod)
+
+    def restart_container(self, pod: str, container: str, *, namespace: str = "default") -> Grant:
+        """What a container gets when it starts again: the stored answer."""
+        with self._admission:
+            known = self._present().books.pods[namespace, pod]
+            return self._admissions().start_container(known, container)
+
+    def delete(self, pod: str, *, namespace: str = "default") -> None:
+        """The pod is gone and its devices are free."""
+        with self._admission:
+            books = self._present().books
+            if (namespace, pod) not in books.pods:
+                raise LookupError(f"no pod {pod} in {namespace}")
+            books.drop((namespace, pod))
+            books.save()
+
+    def _present(self) -> Life:
+        if self._life is None:
+            raise RuntimeError(f"the kubelet at {self.folder} does not run")
+        return self._life
+
+    def _admissions(self) -> Admission:
+        life = self._present()
+        return Admission(life.manager, life.books, self._journal, policy=self._policy, randomness=self._random)
+
+    def wait_for(
+        self,
+        resource: str,
+        *,
+        healthy: int | None = None,
+        unhealthy: int | None = None,
+        streams: int | None = None,
+        timeout: float = 10.0,
+    ) -> ResourceView:
+        """Waits until a resource has a list over an open stream, and as many devices and streams as named."""
+
+        def look() -> ResourceView | NotYet:
+            view = self.resources.get(resource)
+            if view is None:
+                return NotYet(f"no {resource} among {sorted(self.resources)}")
+            counts = (len(view.healthy), len(view.unhealthy), len(self.streams.get(resource, ())))
+            wanted = (healthy, unhealthy, streams)
+            fits = all(want in {None, have} for want, have in zip(wanted, counts, strict=True))
+            if fits and (streams == 0 or (view.stream_open and view.frames)):
+                return view
+            return NotYet("{} healthy, {} unhealthy, {} streams".format(*counts))
+
+        what = f"{resource} with healthy={healthy} unhealthy={unhealthy} streams={streams}"
+        found = wait_until(look, timeout=timeout, what=what)
+        return cast("ResourceView", found)
