@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
+
+
+class Verdict(StrEnum):
+    """What health says of a device; `health_transitions_total` has these as `to`."""
+
+    HEALTHY = "healthy"
+    RANK_LAST = "rank-last"
+    """Healthy, but preferred allocation takes it last."""
+    UNHEALTHY = "unhealthy"
+
+
+class Kind(StrEnum):
+    """Class of recovery: what evidence brings a device back."""
+
+    LOST = "lost"
+    RESET_REQUIRED = "reset-required"
+    STATE = "state"
+    RECOVERABLE = "recoverable"
+    UNCHECKED = "unchecked"
+    INJECTED = "injected"
+    CORDONED = "cordoned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +37,7 @@ class Sickness:
     reason: str
     """A slug for metrics and logs: `xid-79`, `lost`, `remap-failure`, `cordoned`, `injected`, ..."""
     kind: str
-    """Class of recovery: `recoverable`, `reset-required`, `lost`, `state`, `cordoned`, `injected`."""
+    """Class of recovery: `recoverable`, `reset-required`, `lost`, `state`, `cordoned`, `injected`, `unchecked`."""
     since: float
     """Unix time in seconds."""
     detail: str = ""
@@ -24,6 +46,8 @@ class Sickness:
     rule: str = ""
     """The configuration entry that decided, such as `health.fatal`."""
     boot_id: str = ""
+    gpu_index: int = -1
+    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +65,23 @@ class Health:
         """Sicknesses that hold for a share of `device` on the card `gpu`; empty when it is healthy."""
         own = self.sick.get(device, ())
         return own if device == gpu else own + self.sick.get(gpu, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One cause that began or ended to count for one device: a log line, a metric and a line of the status page."""
+
+    at: float
+    """Unix time in seconds."""
+    uuid: str
+    pci: str
+    gpu_index: int
+    before: Verdict
+    to: Verdict
+    """The same as `before` where a second cause came, or one of several went."""
+    reason: str
+    rule: str
+    detail: str
+    """A sentence: what was seen and what brings the device back, or why it is back."""
+    kind: str = ""
+    xid: int | None = None
