@@ -54,50 +54,38 @@ def main() -> None:
         sys.exit(130)
 
 
+class Leave(Exception):  # noqa: N818 - a wish, not an error
+    """The wish to end."""
+
+
 def obey(kubelet: FakeKubelet, words: list[str]) -> bool:
     """Carries out one command line; False is the wish to end."""
-    match words:
-        case []:
-            pass
-        case ["quit"]:
-            return False
-        case ["kill"]:
-            kubelet.kill()
-            return False
-        case ["restart"]:
-            kubelet.restart()
-        case ["admit", name, *wanted]:
-            _try(lambda: _admit(kubelet, name, wanted))
-        case ["start", name]:
-            _try(lambda: _show(name, "main", kubelet.restart_container(name, "main")))
-        case ["delete", name]:
-            _try(lambda: kubelet.delete(name))
-        case ["cut", resource]:
-            _try(lambda: kubelet.cut_stream(resource))
-        case ["pods"]:
-            for name, admitted in kubelet.pods.items():
-                for container, grant in admitted.containers.items():
-                    _show(name, container, grant)
-        case ["resources"]:
-            _resources(kubelet)
-        case ["streams"]:
-            for streams in kubelet.streams.values():
-                for stream in streams:
-                    print(f"{stream.resource}  {stream.endpoint}  {stream.frames} lists")
-        case _:
+    if not words:
+        return True
+    command = COMMANDS.get(words[0])
+    try:
+        if command is None:
             print(HELP)
+        else:
+            command(kubelet, words[1:])
+    except Leave:
+        return False
+    except (AdmissionFailed, LookupError, ValueError) as error:
+        print(f"no: {error}")
     sys.stdout.flush()
     return True
 
 
-def _try(action: Callable[[], object]) -> None:
-    try:
-        action()
-    except (AdmissionFailed, LookupError, ValueError) as error:
-        print(f"no: {error}")
+def _one(words: list[str]) -> str:
+    if len(words) != 1:
+        raise ValueError(f"this command takes one word, not {len(words)}")
+    return words[0]
 
 
-def _admit(kubelet: FakeKubelet, name: str, wanted: list[str]) -> None:
+def _admit(kubelet: FakeKubelet, words: list[str]) -> None:
+    if len(words) < 2:
+        raise ValueError("this command takes a name and RESOURCE=N")
+    name, *wanted = words
     sizes = {resource: int(size) for resource, _, size in (word.partition("=") for word in wanted)}
     admitted = kubelet.admit(Pod(name, containers={"main": sizes}))
     _show(name, "main", admitted["main"])
@@ -121,13 +109,52 @@ def _show(pod: str, container: str, grant: Grant) -> None:
         print(f"  conflict: {conflict}")
 
 
-def _resources(kubelet: FakeKubelet) -> None:
+def _pods(kubelet: FakeKubelet, _words: list[str]) -> None:
+    for name, admitted in kubelet.pods.items():
+        for container, grant in admitted.containers.items():
+            _show(name, container, grant)
+
+
+def _start(kubelet: FakeKubelet, words: list[str]) -> None:
+    _show(_one(words), "main", kubelet.restart_container(_one(words), "main"))
+
+
+def _streams(kubelet: FakeKubelet, _words: list[str]) -> None:
+    for streams in kubelet.streams.values():
+        for stream in streams:
+            print(f"{stream.resource}  {stream.endpoint}  {stream.frames} lists")
+
+
+def _quit(_kubelet: FakeKubelet, _words: list[str]) -> NoReturn:
+    raise Leave
+
+
+def _kill(kubelet: FakeKubelet, _words: list[str]) -> NoReturn:
+    kubelet.kill()
+    raise Leave
+
+
+def _resources(kubelet: FakeKubelet, _words: list[str]) -> None:
     for resource, view in kubelet.resources.items():
         stream = f"streaming from {view.endpoint}" if view.stream_open else "no stream"
         print(f"{resource}: capacity {view.capacity}, allocatable {view.allocatable}, {stream}")
         for item in view.devices.values():
             numa = "" if item.numa is None else f"  NUMA {item.numa}"
             print(f"  {item.id}  {item.health}{numa}")
+
+
+COMMANDS: dict[str, Callable[[FakeKubelet, list[str]], None]] = {
+    "pods": _pods,
+    "resources": _resources,
+    "streams": _streams,
+    "admit": _admit,
+    "start": _start,
+    "delete": lambda kubelet, words: kubelet.delete(_one(words)),
+    "cut": lambda kubelet, words: kubelet.cut_stream(_one(words)),
+    "restart": lambda kubelet, _words: kubelet.restart(),
+    "kill": _kill,
+    "quit": _quit,
+}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -62,7 +62,7 @@ class Admission:
             self._books.drop(pod.key)
             raise
         finally:
-            self._note_registered()
+            self._books.registered = self._manager.known()
             self._books.save()
 
     def start_container(self, pod: Pod, container: str) -> Grant:
@@ -172,9 +172,6 @@ class Admission:
     def _shuffled(self, ids: Iterable[str]) -> list[str]:
         in_order = sorted(ids)
         return self._random.sample(in_order, len(in_order))
-
-    def _note_registered(self) -> None:
-        self._books.registered = {name: tuple(view.devices) for name, view in self._manager.views().items()}
 
 
 def _healthy(known: Resource) -> frozenset[str]:

@@ -52,9 +52,9 @@ class Connection:
             end = "the plugin ended it"
             try:
                 for answer in self._call or ():
-                    self._frames += 1
                     listed = tuple(_devices(answer.devices))
                     on_frame(self, Frame(time.monotonic(), self.endpoint, listed))
+                    self._frames += 1
             except grpc.RpcError as error:
                 end = describe(error)
             on_end(self, end)

@@ -213,6 +213,10 @@ class DeviceManager:
                 for name, known in self._resources.items()
             }
 
+    def known(self) -> dict[str, tuple[str, ...]]:
+        """Device ids by resource, as the checkpoint keeps them."""
+        return {name: tuple(view.devices) for name, view in self.views().items()}
+
     def _drop_stale(self) -> None:
         limit = time.monotonic() - self._manners.drop_after
         for name in [n for n, known in self._resources.items() if known.stopped and known.stopped <= limit]:

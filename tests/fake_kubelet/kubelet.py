@@ -115,8 +115,9 @@ class FakeKubelet:
             return
         life, self._life = self._life, None
         life.end(leave_files=leave_files)
-        with self._admission:  # an admission cut short still writes its books
-            self._journal.narrate("kubelet ended")
+        with self._admission:  # one that was cut short still writes its books
+            life.keep()
+        self._journal.narrate("kubelet ended")
 
     def _registered(self) -> None:
         pauses, self.faults.restarts_after_register = self.faults.restarts_after_register, ()
@@ -193,17 +194,21 @@ class FakeKubelet:
     def restart_container(self, pod: str, container: str, *, namespace: str = "default") -> Grant:
         """What a container gets when it starts again: the stored answer."""
         with self._admission:
-            known = self._present().books.pods[namespace, pod]
+            known = self._known(namespace, pod)
             return self._admissions().start_container(known, container)
 
     def delete(self, pod: str, *, namespace: str = "default") -> None:
         """The pod is gone and its devices are free."""
         with self._admission:
             books = self._present().books
-            if (namespace, pod) not in books.pods:
-                raise LookupError(f"no pod {pod} in {namespace}")
-            books.drop((namespace, pod))
+            books.drop(self._known(namespace, pod).key)
             books.save()
+
+    def _known(self, namespace: str, pod: str) -> Pod:
+        found = self._present().books.pods.get((namespace, pod))
+        if found is None:
+            raise LookupError(f"no pod {pod} in {namespace}")
+        return found
 
     def _present(self) -> Life:
         if self._life is None:
@@ -226,13 +231,15 @@ class FakeKubelet:
         """Waits until a resource has a list over an open stream, and as many devices and streams as named."""
 
         def look() -> ResourceView | NotYet:
+            open_now = self.streams.get(resource, [])
             view = self.resources.get(resource)
             if view is None:
                 return NotYet(f"no {resource} among {sorted(self.resources)}")
-            counts = (len(view.healthy), len(view.unhealthy), len(self.streams.get(resource, ())))
+            counts = (len(view.healthy), len(view.unhealthy), len(open_now))
             wanted = (healthy, unhealthy, streams)
             fits = all(want in {None, have} for want, have in zip(wanted, counts, strict=True))
-            if fits and (streams == 0 or (view.stream_open and view.frames)):
+            listed = view.stream_open and open_now and open_now[-1].frames
+            if fits and (listed or 0 in {healthy, streams}):
                 return view
             return NotYet("{} healthy, {} unhealthy, {} streams".format(*counts))
 

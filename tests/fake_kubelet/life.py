@@ -32,6 +32,7 @@ class Life:
         journal.narrate(f"kubelet starts in {places.folder}")
         self.books = Books(places.folder)
         self.manager = DeviceManager(journal, manners, self.books.registered)
+        self._folder = places.folder
         self._servers: list[SocketServer] = []
         if not manners.faults.no_socket:
             registrar = Registrar(places.folder, self.manager, manners.faults, on_registered)
@@ -64,3 +65,9 @@ class Life:
             self._watcher.stop()
         for server in self._servers:
             server.join()
+
+    def keep(self) -> None:
+        """Leaves the books to the next life, if their folder is still there."""
+        self.books.registered = self.manager.known()
+        if self._folder.exists():
+            self.books.save()
