@@ -1,0 +1,119 @@
+"""The fake host root: the files under /sys, /proc and /dev that a driver shows, as regular files.
+
+The whole picture is computed from the state and the folder is made equal to it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fake_nvml.state import GpuState, State
+
+GPU_CLASS, BRIDGE_CLASS = "0x030200", "0x068000"
+NVIDIA = "0x10de"
+_INSTANCES, _COMPUTE = 15, 8
+_FIRST_CAPABILITY = 3  # after the two of /proc/driver/nvidia-caps: config and monitor
+_PER_INSTANCE = _COMPUTE + 1
+_OWNED = ("sys/bus/pci/devices", "proc/driver", "dev")
+
+
+def render(root: Path, state: State) -> None:
+    """Make the folders under a root show the machine as it is now."""
+    wanted = picture(state)
+    for folder in _OWNED:
+        top = root / folder
+        top.mkdir(parents=True, exist_ok=True)
+        for path in sorted(top.rglob("*"), reverse=True):
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    path.rmdir()
+            elif str(path.relative_to(root)) not in wanted:
+                path.unlink()
+    for name, text in wanted.items():
+        path = root / name
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(f".{path.name}.new")
+            fresh.write_text(text)
+            fresh.replace(path)
+
+
+def picture(state: State) -> dict[str, str]:
+    """Every file of the fake root, by its path relative to it."""
+    machine = state.machine
+    boot = uuid.uuid5(uuid.NAMESPACE_URL, f"boot:{machine.name}")
+    files = {
+        "proc/sys/kernel/random/boot_id": f"{boot}\n",
+        "sys/class/dmi/id/product_name": f"{machine.product}\n",
+        "sys/bus/pci/devices/0000:00:1f.0/vendor": "0x8086\n",
+        "sys/bus/pci/devices/0000:00:1f.0/class": "0x060100\n",
+    }
+    for one in state.gpus:
+        if one.attached and machine.device_nodes:
+            files.update(_pci(one.gpu.sysfs_name, GPU_CLASS, one.gpu.card.device_id >> 16, one.gpu.numa))
+    for bus_id in machine.switches:
+        domain, rest = bus_id.lower().split(":", 1)
+        files.update(_pci(f"{int(domain, 16):04x}:{rest}", BRIDGE_CLASS, 0x22A3, 0))
+    if state.library and state.loaded:
+        files.update(_driver(state))
+    return files
+
+
+def _pci(name: str, kind: str, device: int, numa: int | None) -> dict[str, str]:
+    folder = f"sys/bus/pci/devices/{name}"
+    return {
+        f"{folder}/vendor": f"{NVIDIA}\n",
+        f"{folder}/device": f"0x{device:04x}\n",
+        f"{folder}/class": f"{kind}\n",
+        f"{folder}/numa_node": f"{-1 if numa is None else numa}\n",
+    }
+
+
+def _driver(state: State) -> dict[str, str]:
+    if not state.machine.device_nodes:
+        return {"dev/dxg": ""}
+    files = {
+        "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {state.driver}\n",
+        "dev/nvidiactl": "",
+        "dev/nvidia-uvm": "",
+        "dev/nvidia-uvm-tools": "",
+        "dev/nvidia-modeset": "",
+    }
+    for one in state.gpus:
+        if one.attached:
+            files[f"dev/nvidia{one.gpu.minor}"] = ""
+            files[f"proc/driver/nvidia/gpus/{one.gpu.sysfs_name}/information"] = (
+                f"Model: \t\t {one.gpu.card.name}\nGPU UUID: \t {one.gpu.uuid}\n"
+                f"Bus Location: \t {one.gpu.sysfs_name}\nDevice Minor: \t {one.gpu.minor}\n"
+            )
+    for channel in state.machine.imex_channels:
+        files[f"dev/nvidia-caps-imex-channels/channel{channel}"] = ""
+    cuttable = [one for one in state.gpus if one.attached and one.gpu.card.mig_capable]
+    if cuttable:
+        files["proc/driver/nvidia-caps/mig-minors"] = _mig_minors(cuttable)
+        files["dev/nvidia-caps/nvidia-cap1"] = files["dev/nvidia-caps/nvidia-cap2"] = ""
+    for one in cuttable:
+        for device in one.devices.values():
+            for ci in (None, device.ci):
+                files[f"dev/nvidia-caps/nvidia-cap{capability(one.gpu.minor, device.gi.id, ci)}"] = ""
+    return files
+
+
+def capability(minor: int, gi: int, ci: int | None = None) -> int:
+    """The number of the capability node of a GPU instance, or of a compute instance in it."""
+    base = _FIRST_CAPABILITY + (minor * _INSTANCES + gi) * _PER_INSTANCE
+    return base if ci is None else base + 1 + ci
+
+
+def _mig_minors(cuttable: list[GpuState]) -> str:
+    lines = ["config 1", "monitor 2"]
+    for one in cuttable:
+        minor = one.gpu.minor
+        for gi in range(_INSTANCES):
+            lines.append(f"gpu{minor}/gi{gi}/access {capability(minor, gi)}")
+            lines += [f"gpu{minor}/gi{gi}/ci{ci}/access {capability(minor, gi, ci)}" for ci in range(_COMPUTE)]
+    return "\n".join(lines) + "\n"
