@@ -36,6 +36,7 @@ def main() -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, leave)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     kubelet = FakeKubelet(
         options.folder,
         version=options.version,
@@ -47,6 +48,7 @@ def main() -> None:
     )
     try:
         with kubelet:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             for line in sys.stdin:
                 if not obey(kubelet, line.split()):
                     break

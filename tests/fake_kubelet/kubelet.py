@@ -70,6 +70,7 @@ class FakeKubelet:
         self._restarter: threading.Thread | None = None
         self._leaving = threading.Event()
         self._life: Life | None = None
+        self.lives = 0
 
     def start(self) -> Self:
         """Cleans the folder and listens, knowing what the checkpoint says."""
@@ -78,6 +79,7 @@ class FakeKubelet:
                 raise RuntimeError(f"the kubelet at {self.folder} runs already")
             self._leaving.clear()
             self._life = Life(self._places, self._journal, self._manners, self._registered)
+            self.lives += 1
         return self
 
     def stop(self) -> None:

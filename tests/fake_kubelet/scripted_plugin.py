@@ -67,6 +67,7 @@ class ScriptedPlugin(services.DevicePluginServicer, watcher_services.Registratio
         self.socket = socket
         self.resource = resource
         self.script = Script()
+        self.register_options: wire.DevicePluginOptions | None = None
         self.calls: list[tuple[str, object]] = []
         self.statuses: list[watcher_wire.RegistrationStatus] = []
         self.info = watcher_wire.PluginInfo(type="DevicePlugin", name=resource, supported_versions=[API_VERSION])
@@ -89,17 +90,24 @@ class ScriptedPlugin(services.DevicePluginServicer, watcher_services.Registratio
         self._server.close()
         self._server.join()
 
-    def register(self, kubelet: Path, *, version: str = API_VERSION, endpoint: str | None = None) -> None:
+    def register(
+        self,
+        kubelet: Path,
+        *,
+        version: str = API_VERSION,
+        endpoint: str | None = None,
+        timeout: float = 10.0,
+    ) -> None:
         """Registers with the kubelet behind a socket; raises `grpc.RpcError`."""
         request = wire.RegisterRequest(
             version=version,
             endpoint=self.socket.name if endpoint is None else endpoint,
             resource_name=self.resource,
-            options=self.script.options,
+            options=self.register_options or self.script.options,
         )
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
         with grpc.insecure_channel(f"unix:{kubelet}", options=options) as channel:
-            services.RegistrationStub(channel).Register(request, timeout=10)  # type: ignore[no-untyped-call]
+            services.RegistrationStub(channel).Register(request, timeout=timeout)  # type: ignore[no-untyped-call]
 
     def send(self, frame: bytes) -> None:
         """Sends a list on every stream, and as the first one on later streams."""
