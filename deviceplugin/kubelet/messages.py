@@ -1,0 +1,71 @@
+"""The model in the kubelet's words (device plugin API v1beta1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
+from deviceplugin.model.grant import Grant
+from deviceplugin.model.health import Health
+from deviceplugin.model.inventory import Resource, Share
+from deviceplugin.model.snapshot import Snapshot
+
+VERSION = "v1beta1"
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+OPTIONS = wire.DevicePluginOptions(get_preferred_allocation_available=True)
+"""The same in the answer to GetDevicePluginOptions and in Register: kubelets before 1.25 keep those of Register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One whole list, serialised once for all streams."""
+
+    data: bytes
+    devices: int
+    unhealthy: int
+
+
+def device_list(resource: Resource, health: Health) -> wire.ListAndWatchResponse:
+    """The shares of `resource` in their order, with the NUMA node where it is known."""
+    return wire.ListAndWatchResponse(devices=[_device(share, health) for share in resource.shares])
+
+
+def frame(snapshot: Snapshot, resource_name: str) -> Frame:
+    """The list of one resource in this snapshot; an empty one when the snapshot does not offer it."""
+    resource = snapshot.inventory.resources.get(resource_name)
+    if resource is None:
+        return Frame(b"", 0, 0)
+    listed = device_list(resource, snapshot.health)
+    unhealthy = sum(device.health == UNHEALTHY for device in listed.devices)
+    return Frame(listed.SerializeToString(), len(listed.devices), unhealthy)
+
+
+def container_response(grant: Grant) -> wire.ContainerAllocateResponse:
+    """One container's answer to Allocate."""
+    return wire.ContainerAllocateResponse(
+        envs=dict(grant.envs),
+        mounts=[
+            wire.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+            for m in grant.mounts
+        ],
+        devices=[
+            wire.DeviceSpec(container_path=d.container_path, host_path=d.host_path, permissions=d.permissions)
+            for d in grant.devices
+        ],
+        annotations=dict(grant.annotations),
+        cdi_devices=[wire.CDIDevice(name=name) for name in grant.cdi],
+    )
+
+
+def register_request(resource_name: str, endpoint: str) -> wire.RegisterRequest:
+    """Register for `resource_name`, served on the socket with the file name `endpoint`."""
+    return wire.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource_name, options=OPTIONS)
+
+
+def _device(share: Share, health: Health) -> wire.Device:
+    word = UNHEALTHY if health.reasons(share.device, share.gpu) else HEALTHY
+    if share.numa is None:
+        return wire.Device(ID=share.id, health=word)
+    return wire.Device(ID=share.id, health=word, topology=wire.TopologyInfo(nodes=[wire.NUMANode(ID=share.numa)]))

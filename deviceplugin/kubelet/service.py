@@ -1,0 +1,234 @@
+"""The five calls of the DevicePlugin service for one resource, answered from the board's newest snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os.path
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from deviceplugin.board import Board
+from deviceplugin.kubelet import messages
+from deviceplugin.kubelet.observe import Observer
+from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
+from deviceplugin.model.errors import Refusal, RequestError
+from deviceplugin.model.grant import Grant
+from deviceplugin.model.inventory import Resource
+from deviceplugin.model.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_SERVICE = "v1beta1.DevicePlugin"
+_STATUS = {
+    Refusal.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    Refusal.FAILED_PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
+}
+
+
+class Preference(Protocol):
+    """What this service reads of a preferred allocation."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids to give."""
+
+    @property
+    def domains(self) -> int:
+        """NVLink domains that they come from."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is proved to be the best, not only the best found."""
+
+    @property
+    def decided_by(self) -> str:
+        """The criterion that told it from the runner-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The two decisions behind the service; both raise `RequestError` for a request that cannot be answered."""
+
+    allocate: Callable[[Snapshot, Resource, Sequence[str], Callable[[str], bool], Callable[[], str]], Grant]
+    """Snapshot, resource, ids, whether a path exists, a unique suffix -> what the container gets."""
+    prefer: Callable[[Snapshot, Resource, Sequence[str], Sequence[str], int], Preference]
+    """Snapshot, resource, available ids, ids that must be included, size -> the ids to give."""
+
+
+class Service:
+    """Answers for one resource. Lists go out whole, and only when they differ from what that stream sent last."""
+
+    def __init__(self, resource_name: str, board: Board, rules: Rules, observer: Observer) -> None:
+        self.resource_name = resource_name
+        self.streams = 0
+        """Open ListAndWatch streams."""
+        self.opened = 0
+        """Streams opened since the last `end_streams`."""
+        self.on_streams: Callable[[], None] = lambda: None
+        """Called whenever `streams` has changed."""
+        self._board = board
+        self._rules = rules
+        self._observer = observer
+        self._generation = 0
+        self._frame = messages.frame(board.current, resource_name)
+        self._news = asyncio.Event()
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """The service as gRPC takes it. ListAndWatch passes bytes: a list is serialised once for all streams."""
+        unary = grpc.unary_unary_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            _SERVICE,
+            {
+                "GetDevicePluginOptions": unary(self._options),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch),
+                "GetPreferredAllocation": unary(self._preferred, wire.PreferredAllocationRequest.FromString),
+                "Allocate": unary(self._allocate, wire.AllocateRequest.FromString),
+                "PreStartContainer": unary(self._pre_start),
+            },
+        )
+
+    async def follow(self) -> None:
+        """Keeps the list up to date until the board closes."""
+        async for _ in self._board.follow():
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Takes over the board's newest snapshot now."""
+        frame = messages.frame(self._board.current, self.resource_name)
+        if frame != self._frame:
+            self._frame = frame
+            self._wake()
+
+    async def end_streams(self, timeout: float) -> bool:  # noqa: ASYNC109 - a bound, not a failure
+        """Lets every open stream send its last list and end; False when one did not within `timeout` seconds."""
+        self.refresh()
+        self._generation += 1
+        self.opened = 0
+        self._wake()
+        deadline = time.monotonic() + timeout
+        while self.streams and (left := deadline - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._news.wait(), left)
+            except TimeoutError:
+                break
+        return not self.streams
+
+    async def _options(self, _request: bytes, _context: Context) -> bytes:
+        return messages.OPTIONS.SerializeToString()
+
+    async def _pre_start(self, _request: bytes, _context: Context) -> bytes:
+        return b""
+
+    async def _list_and_watch(self, _request: bytes, context: Context) -> None:
+        generation = self._generation
+        sent: messages.Frame | None = None
+        self._count(+1)
+        try:
+            while True:
+                frame, news = self._frame, self._news
+                if frame != sent:
+                    await context.write(frame.data)
+                    self._sent(frame, first=sent is None)
+                    sent = frame
+                elif generation != self._generation:
+                    return
+                else:
+                    await news.wait()
+        finally:
+            self._count(-1)
+
+    async def _allocate(self, request: wire.AllocateRequest, context: Context) -> bytes:
+        began = time.perf_counter()
+        try:
+            snapshot, resource = self._offered()
+            answer = wire.AllocateResponse(
+                container_responses=[
+                    messages.container_response(
+                        self._rules.allocate(snapshot, resource, wanted.devices_ids, os.path.exists, _unique)
+                    )
+                    for wanted in request.container_requests
+                ]
+            )
+        except RequestError as error:
+            self._observer.allocated(self.resource_name, ok=False, seconds=time.perf_counter() - began)
+            log.warning("%s: Allocate refused: %s", self.resource_name, error)
+            await context.abort(_STATUS[error.refusal], str(error))
+        self._observer.allocated(self.resource_name, ok=True, seconds=time.perf_counter() - began)
+        return answer.SerializeToString()
+
+    async def _preferred(self, request: wire.PreferredAllocationRequest, context: Context) -> bytes:
+        try:
+            snapshot, resource = self._offered()
+            answers = [self._prefer(snapshot, resource, wanted) for wanted in request.container_requests]
+        except RequestError as error:
+            self._observer.preferred_refused(self.resource_name)
+            log.warning("%s: GetPreferredAllocation refused: %s", self.resource_name, error)
+            await context.abort(_STATUS[error.refusal], str(error))
+        return wire.PreferredAllocationResponse(container_responses=answers).SerializeToString()
+
+    def _prefer(
+        self, snapshot: Snapshot, resource: Resource, wanted: wire.ContainerPreferredAllocationRequest
+    ) -> wire.ContainerPreferredAllocationResponse:
+        began = time.perf_counter()
+        chosen = self._rules.prefer(
+            snapshot, resource, wanted.available_deviceIDs, wanted.must_include_deviceIDs, wanted.allocation_size
+        )
+        seconds = time.perf_counter() - began
+        self._observer.preferred(
+            self.resource_name, wanted.allocation_size, chosen.domains, exact=chosen.exact, seconds=seconds
+        )
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(
+                "%s: preferred allocation of %d from [%s] with [%s]: [%s], decided by %s in %.0f us",
+                self.resource_name,
+                wanted.allocation_size,
+                ", ".join(wanted.available_deviceIDs),
+                ", ".join(wanted.must_include_deviceIDs),
+                ", ".join(chosen.ids),
+                chosen.decided_by,
+                seconds * 1e6,
+            )
+        return wire.ContainerPreferredAllocationResponse(deviceIDs=chosen.ids)
+
+    def _offered(self) -> tuple[Snapshot, Resource]:
+        snapshot = self._board.current
+        resource = snapshot.inventory.resources.get(self.resource_name)
+        if resource is None:
+            raise RequestError(f"{self.resource_name} is no longer offered by this node", Refusal.FAILED_PRECONDITION)
+        return snapshot, resource
+
+    def _sent(self, frame: messages.Frame, *, first: bool) -> None:
+        self._observer.frame_sent(self.resource_name, frame.devices, frame.unhealthy)
+        log.log(
+            logging.INFO if first else logging.DEBUG,
+            "%s: list sent: %d devices, %d unhealthy",
+            self.resource_name,
+            frame.devices,
+            frame.unhealthy,
+        )
+
+    def _count(self, change: int) -> None:
+        self.streams += change
+        if change > 0:
+            self.opened += 1
+            self._observer.stream_opened(self.resource_name)
+        else:
+            self._observer.stream_closed(self.resource_name)
+        self._wake()
+        self.on_streams()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _unique() -> str:
+    return secrets.token_hex(8)
