@@ -1,0 +1,105 @@
+"""Asking the driver: a query that fails costs the fact it would have given, and is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
+
+import pynvml
+
+from deviceplugin.model.node import Problem
+from deviceplugin.nvml.codes import DOWN, Code, failure
+
+Answer = TypeVar("Answer")
+
+
+def anything(_answer: Any) -> bool:
+    """Accepts every answer."""
+    return True
+
+
+def call_name(call: Callable[..., Any]) -> str:
+    """The vendor's name of a function."""
+    return getattr(call, "__name__", type(call).__name__)
+
+
+class Inquiry:
+    """Asks questions during one pass and keeps what went wrong.
+
+    Attributes:
+        code: Return code of the last question; 0 after an answer, -1 after an answer that made no sense.
+        lost: Subjects for which the driver answered GPU_IS_LOST.
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.lost: set[str] = set()
+        self._problems: dict[tuple[str, str], Problem] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What went wrong, in the order it was met."""
+        return tuple(self._problems.values())
+
+    def ask(
+        self,
+        subject: str,
+        call: Callable[..., Answer],
+        *arguments: Any,
+        sane: Callable[[Answer], bool] = anything,
+        expected: Collection[int] = (),
+    ) -> Answer | None:
+        """The answer of `call(*arguments)`, or None.
+
+        Args:
+            subject: UUID or PCI id the question is about, empty for the node.
+            call: A function of the driver.
+            *arguments: Its arguments.
+            sane: Whether an answer can be believed; one that cannot is a problem.
+            expected: Codes that are an answer of their kind, and no problem.
+
+        Raises:
+            NvmlError: The driver as a whole is out of reach.
+        """
+        query = call_name(call)
+        try:
+            answer = call(*arguments)
+        except pynvml.NVMLError as error:
+            self.failed(subject, query, int(error.value), expected)
+            return None
+        except UnicodeDecodeError:
+            self.garbage(subject, query, "bytes that are no text")
+            return None
+        if not sane(answer):
+            self.garbage(subject, query, repr(answer))
+            return None
+        self.code = Code.SUCCESS
+        return answer
+
+    def failed(self, subject: str, query: str, code: int, expected: Collection[int] = ()) -> None:
+        """Takes note that `query` answered `code`.
+
+        Raises:
+            NvmlError: The code means that the driver as a whole is out of reach.
+        """
+        self.code = code
+        if code in DOWN:
+            raise failure(query, code)
+        if code == Code.GPU_IS_LOST:
+            self.lost.add(subject)
+        if code not in expected:
+            self.note(Problem(subject, query, code))
+
+    def garbage(self, subject: str, query: str, shown: str) -> None:
+        """Takes note of an answer that makes no sense."""
+        self.code = -1
+        self.note(Problem(subject, query, 0, f"answered {shown}, which makes no sense and is not used"))
+
+    def note(self, problem: Problem) -> None:
+        """Keeps a problem; of several with one subject and query the first."""
+        self._problems.setdefault((problem.subject, problem.query), problem)
+
+    def carry(self, problems: Iterable[Problem]) -> None:
+        """Keeps problems of an earlier pass whose questions were not asked again."""
+        for problem in problems:
+            self.note(problem)

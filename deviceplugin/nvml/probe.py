@@ -1,0 +1,141 @@
+"""One scan: everything the driver shows, as a whole `Node`, in the fewest calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from deviceplugin.model.errors import NvmlError
+from deviceplugin.model.node import DriverState, Gpu, Node, Problem
+from deviceplugin.nvml import host
+from deviceplugin.nvml.api import Handle, NvmlApi
+from deviceplugin.nvml.card import CardReader, Surroundings, read_uuid
+from deviceplugin.nvml.codes import Code
+from deviceplugin.nvml.failure import without_driver
+from deviceplugin.nvml.inquiry import Inquiry
+from deviceplugin.nvml.mig import Capabilities
+from deviceplugin.nvml.pairs import Memory, PairReader
+
+_MOST = 256
+
+
+def probe(
+    api: NvmlApi,
+    host_root: str,
+    previous: Node | None = None,
+    *,
+    dev_root: str | None = None,
+    machine_type_file: str = host.MACHINE_TYPE,
+) -> Node:
+    """Scans the node through an initialised driver.
+
+    Never raises for a query that fails: that costs the fact it would have given, recorded in `Node.problems`. Facts
+    that cannot change while a driver is loaded are taken from `previous` where cards are the same.
+
+    Args:
+        api: The driver.
+        host_root: Where /sys, /proc and /dev of the host are seen.
+        previous: The last scan, if there was one: a card that is lost keeps its place and its facts.
+        dev_root: Where /dev of the host is seen; `host_root` if not given.
+        machine_type_file: File with the machine's product name.
+
+    Returns:
+        The node; its state is not READY where the driver as a whole could not be asked.
+    """
+    try:
+        return _Scan(api, host_root, previous).run(host_root if dev_root is None else dev_root, machine_type_file)
+    except NvmlError as error:
+        return without_driver(error, host_root, previous)
+
+
+@dataclass
+class _Scan:
+    api: NvmlApi
+    host_root: str
+    previous: Node | None
+    inquiry: Inquiry = field(default_factory=Inquiry)
+    handles: dict[str, Handle] = field(default_factory=dict)
+
+    def run(self, dev_root: str, machine_type_file: str) -> Node:
+        version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
+        cuda = self.inquiry.ask("", self.api.nvmlSystemGetCudaDriverVersion, sane=lambda number: number > 0)
+        # Another driver version is another driver: nothing that was learnt from the old one holds.
+        before = self.previous if self.previous and self.previous.driver_version == version else Node()
+        gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
+        gpus = _certain(gpus, self.inquiry)
+        pairs = PairReader(self.inquiry, self.api, Memory(before)).read(gpus, self.handles)
+        return Node(
+            state=DriverState.READY,
+            gpus=gpus,
+            pairs=pairs,
+            driver_version=version,
+            cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+            problems=self.inquiry.problems,
+            machine=host.machine(self.host_root, machine_type_file),
+        )
+
+    def _cards(self, dev_root: str, before: Node) -> tuple[Gpu, ...]:
+        capabilities = Capabilities(host.mig_minors(self.host_root), dev_root)
+        surroundings = Surroundings(self.host_root, capabilities, {gpu.uuid: gpu for gpu in before.gpus})
+        reader = CardReader(self.inquiry, self.api, surroundings)
+        gpus: list[Gpu] = []
+        silent: list[int] = []
+        for index, handle in self._handles(silent):
+            uuid = read_uuid(self.inquiry, self.api, handle, f"index {index}")
+            if uuid is None:
+                silent.append(index)
+            else:
+                self.handles[uuid] = handle
+                gpus.append(reader.read(handle, index, uuid))
+        gpus += self._known(silent, [gpu for gpu in before.gpus if gpu.uuid not in self.handles])
+        return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+    def _handles(self, silent: list[int]) -> Iterable[tuple[int, Handle]]:
+        """Index and handle of each card; a count that makes no sense is replaced by walking to the last one."""
+        count = self.inquiry.ask("", self.api.nvmlDeviceGetCount, sane=lambda number: 0 <= number <= _MOST)
+        for index in range(_MOST if count is None else count):
+            expected = {Code.INVALID_ARGUMENT} if count is None else ()
+            call = self.api.nvmlDeviceGetHandleByIndex
+            handle = self.inquiry.ask(f"index {index}", call, index, expected=expected)
+            if handle is not None:
+                yield index, handle
+            elif self.inquiry.code == Code.INVALID_ARGUMENT:
+                return
+            else:
+                silent.append(index)
+
+    def _known(self, silent: list[int], missing: list[Gpu]) -> Iterable[Gpu]:
+        """Cards that would not say who they are, recognised by what is missing since the earlier scan."""
+        missing = sorted(missing, key=lambda gpu: (gpu.index not in silent, gpu.index))
+        for index in silent:
+            here = [gpu for gpu in missing if gpu.index == index] or missing[: len(missing) == len(silent)]
+            if here:
+                missing.remove(here[0])
+                lost = f"index {index}" in self.inquiry.lost
+                yield replace(here[0], index=index, lost=lost or here[0].lost)
+
+
+def _swaps(gpus: tuple[Gpu, ...], before: Node, inquiry: Inquiry) -> tuple[Gpu, ...]:
+    places = {gpu.uuid: gpu.index for gpu in before.gpus}
+    for gpu in gpus:
+        was = places.get(gpu.uuid, gpu.index)
+        if was != gpu.index:
+            detail = f"index {gpu.index} now, {was} in the scan before; cards are told apart by UUID, so nothing moves"
+            inquiry.note(Problem(gpu.uuid, "nvmlDeviceGetHandleByIndex", 0, detail))
+    return gpus
+
+
+def _certain(gpus: tuple[Gpu, ...], inquiry: Inquiry) -> tuple[Gpu, ...]:
+    """Leaves out what cannot be told apart: cards, then instances, that answer with one and the same UUID."""
+    cards = Counter(gpu.uuid for gpu in gpus)
+    instances = Counter(instance.uuid for gpu in gpus for instance in gpu.instances)
+    for uuid, times in (cards + instances).items():
+        if times > 1:
+            detail = f"{times} devices answer with this UUID; none of them is offered"
+            inquiry.note(Problem(uuid, "nvmlDeviceGetUUID", 0, detail))
+    return tuple(
+        replace(gpu, instances=tuple(i for i in gpu.instances if instances[i.uuid] == 1))
+        for gpu in gpus
+        if cards[gpu.uuid] == 1
+    )
