@@ -86,7 +86,7 @@ def _dispatch(program: str, words: list[str]) -> int:
     )
     module.add_arguments(parser)
     options.add_arguments(parser)
-    arguments = parser.parse_args(rest)
+    arguments = options.parse(parser, rest)
     with Context(arguments) as context:
         code: int = module.run(arguments, context)
         sys.stdout.flush()

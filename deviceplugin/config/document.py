@@ -1,6 +1,7 @@
 """The configuration file as frozen structs: upstream's `version: v1` document, and our sections beside it.
 
-Field names are the file's keys in snake case; msgspec renames them to camel case. A value that is absent or `null`
+Field names are the file's keys in snake case; msgspec renames them to camel case, save where upstream writes an
+initialism in capitals. A value that is absent or `null`
 takes the default shown here. Durations are seconds once loaded (the file takes `1m30s`, or nanoseconds as a number).
 Shapes only: what may be combined is checked in `config.check`.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 Duration = Annotated[float, Meta(extra_json_schema={"x-duration": True})]
 """Seconds; written as in Go (`1m30s`) or as a number of nanoseconds."""
@@ -66,9 +67,9 @@ class PluginFlags(Document, frozen=True):
 
     pass_device_specs: bool = False
     device_list_strategy: tuple[ListStrategy, ...] = (ListStrategy.ENVVAR,)
-    device_id_strategy: IdStrategy = IdStrategy.UUID
+    device_id_strategy: IdStrategy = field(default=IdStrategy.UUID, name="deviceIDStrategy")
     cdi_annotation_prefix: str = "cdi.k8s.io/"
-    nvidia_ctk_path: str = "/usr/bin/nvidia-ctk"
+    nvidia_ctk_path: str = field(default="/usr/bin/nvidia-ctk", name="nvidiaCTKPath")
     container_driver_root: str = "/driver-root"
     shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
 
@@ -95,7 +96,7 @@ class Flags(Document, frozen=True):
     gdrcopy_enabled: bool = False
     gds_enabled: bool = False
     mofed_enabled: bool = False
-    use_node_feature_api: bool | None = None
+    use_node_feature_api: bool | None = field(default=None, name="useNodeFeatureAPI")
     device_discovery_strategy: Discovery = Discovery.AUTO
     plugin: PluginFlags = PluginFlags()
     gfd: GfdFlags = GfdFlags()
@@ -155,7 +156,7 @@ class SharingSection(Document, frozen=True):
 class Imex(Document, frozen=True):
     """imex."""
 
-    channel_ids: tuple[int, ...] = ()
+    channel_ids: tuple[int, ...] = field(default=(), name="channelIDs")
     required: bool = False
 
 
@@ -270,7 +271,7 @@ class Metrics(Document, frozen=True):
     per_link: bool = False
     tls_cert: str = ""
     tls_key: str = ""
-    tls_client_ca: str = ""
+    tls_client_ca: str = field(default="", name="tlsClientCA")
     basic_auth_file: str = ""
     """Lines of `user:password`."""
 
@@ -308,6 +309,17 @@ class Cdi(Document, frozen=True):
     disable_hooks: tuple[str, ...] = ()
 
 
+class Fallback(StrEnum):
+    """cluster.fallback: which of several configurations holds when none is chosen, tried in the order given."""
+
+    NAMED = "named"
+    """The one called `default`."""
+    SINGLE = "single"
+    """The only one there is."""
+    EMPTY = "empty"
+    """None: defaults."""
+
+
 class Cluster(Document, frozen=True):
     """cluster (ours): the optional door to the Kubernetes API."""
 
@@ -316,8 +328,39 @@ class Cluster(Document, frozen=True):
     events: bool = False
     condition: bool = False
     node_name: str = ""
-    fallback: tuple[str, ...] = ("named", "single")
+    fallback: tuple[Fallback, ...] = (Fallback.NAMED, Fallback.SINGLE)
     default_config: str = ""
+
+
+class LogFormat(StrEnum):
+    """--log-format."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """--log-level."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class ProcessOptions(Struct, frozen=True):
+    """What concerns the process only and has no key in the file."""
+
+    config_file: str = ""
+    config_dir: str = ""
+    config_name: str = ""
+    driver: str = "nvml"
+    """`nvml`, or `fake:<machine or .topo file>`."""
+    nvml_library: str = ""
+    host_root: str = "/"
+    """Where the host's /sys, /proc and /dev are read; a fake driver brings its own."""
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: LogLevel = LogLevel.INFO
 
 
 class Config(Document, frozen=True):
