@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
-from tests.fake_kubelet.model import CHECKPOINT_NAME, Admitted, Grant, Pod
+from tests.fake_kubelet.model import CHECKPOINT_NAME, UNKNOWN, Admitted, Grant, Pod, ResourceView
 
 Key = tuple[str, str]
 
@@ -97,6 +97,14 @@ class Books:
         """A pod with what its containers hold."""
         names = (*pod.init_containers, *pod.containers)
         return Admitted(pod, {name: merge(self.of(pod.key, name)) for name in names})
+
+    def health(self, pod: Key, views: Mapping[str, ResourceView]) -> dict[str, str]:
+        """Health of what a pod holds, by device id."""
+        found = {}
+        for entry in self.of(pod):
+            listed = views[entry.resource].devices if entry.resource in views else {}
+            found.update({id_: listed[id_].health if id_ in listed else UNKNOWN for id_ in entry.ids})
+        return found
 
     def drop(self, pod: Key) -> None:
         """Forgets a pod and frees its devices."""

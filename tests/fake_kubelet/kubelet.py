@@ -206,6 +206,10 @@ class FakeKubelet:
             books.drop(self._known(namespace, pod).key)
             books.save()
 
+    def health_of(self, pod: str, *, namespace: str = "default") -> dict[str, str]:
+        """Health of the devices that a pod holds by id, as its status shows it: "Unknown" if not listed."""
+        return self._present().books.health(self._known(namespace, pod).key, self.resources)
+
     def _known(self, namespace: str, pod: str) -> Pod:
         found = self._present().books.pods.get((namespace, pod))
         if found is None:

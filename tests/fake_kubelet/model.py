@@ -11,6 +11,7 @@ from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 API_VERSION = "v1beta1"
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
+UNKNOWN = "Unknown"
 SOCKET_NAME = "kubelet.sock"
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 

@@ -39,5 +39,5 @@ class Registrar(services.RegistrationServicer):
             )
         except RegistrationRefused as refusal:
             context.abort(grpc.StatusCode.UNKNOWN, str(refusal))
-        self._on_success()
+        context.add_callback(self._on_success)
         return wire.Empty()

@@ -33,6 +33,9 @@ def replace_folder(folder: Path) -> None:
     prepare_folder(folder, only_sockets=False)
 
 
+GRACE = 0.05  # without any, gRPC tells the peer of an internal error, who logs it
+
+
 class SocketServer:
     """A gRPC server whose socket file vanishes when its owner says so, and not when gRPC thinks fit.
 
@@ -57,7 +60,7 @@ class SocketServer:
         nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.dup2(nowhere, self._folder, inheritable=False)
         os.close(nowhere)
-        self._ended = self._server.stop(None)
+        self._ended = self._server.stop(GRACE)
 
     def join(self) -> None:
         """Waits until all is gone; `close` comes first."""

@@ -275,6 +275,18 @@ def test_held_devices_stay_held_over_a_restart(kubelet: FakeKubelet, plugin: Scr
     assert "0 free" in failure(lambda: kubelet.admit(pod("c", 1))).message
 
 
+def test_a_pod_status_shows_the_health_of_its_devices(kubelet: FakeKubelet, plugin: ScriptedPlugin) -> None:
+    plugin.script.preference = lambda _request: ["g1", "g2", "g3"]
+    kubelet.admit(pod("a", 3))
+    plugin.send(listed(["g1", "g2"], sick=["g2"]))
+    view = kubelet.wait_for(GPU, healthy=1)
+    assert view.frames[-1].healthy == {"g1"}
+    assert view.frames[-1].unhealthy == {"g2"}
+    assert kubelet.health_of("a") == {"g1": "Healthy", "g2": "Unhealthy", "g3": "Unknown"}
+    kubelet.restart()
+    assert set(kubelet.health_of("a").values()) == {"Unknown"}
+
+
 def test_before_a_container_starts_the_plugin_is_told_if_it_wants_to_be(
     kubelet: FakeKubelet, plugin: ScriptedPlugin
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from tests.fake_kubelet import FakeKubelet, Pod
 from tests.fake_kubelet.__main__ import main, obey
 from tests.fake_kubelet.scripted_plugin import ScriptedPlugin, listed
@@ -18,12 +19,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
     with FakeKubelet(tmp_path / "dp") as running:
-        sub = running.folder / "sub"
-        sub.mkdir()
-        with ScriptedPlugin(sub / "a.sock", GPU, listed(["a", "b"], sick=["b"], nodes={"a": 1})) as plugin:
-            plugin.register(running.socket, endpoint="sub/a.sock")
-            running.wait_for(GPU, healthy=1)
-            yield running
+        yield running
+
+
+@pytest.fixture
+def plugin(kubelet: FakeKubelet) -> Iterator[ScriptedPlugin]:
+    frame = listed(["a", "b"], sick=["b"], nodes={"a": 1})
+    with ScriptedPlugin(kubelet.folder / "a.sock", GPU, frame) as serving:
+        serving.register(kubelet.socket)
+        kubelet.wait_for(GPU, healthy=1)
+        yield serving
 
 
 def said(kubelet: FakeKubelet, line: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -32,7 +37,7 @@ def said(kubelet: FakeKubelet, line: str, capsys: pytest.CaptureFixture[str]) ->
     return capsys.readouterr().out
 
 
-def test_commands(kubelet: FakeKubelet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(kubelet: FakeKubelet, plugin: ScriptedPlugin, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(kubelet, "resources", capsys).splitlines() == [
         "nvidia.com/gpu: capacity 2, allocatable 1, streaming from a.sock",
         "  a  Healthy  NUMA 1",
@@ -57,6 +62,33 @@ def test_commands(kubelet: FakeKubelet, capsys: pytest.CaptureFixture[str]) -> N
     assert kubelet.running
     assert not obey(kubelet, ["kill"])
     assert not kubelet.running
+
+
+def test_all_that_a_container_gets_is_shown(
+    kubelet: FakeKubelet, plugin: ScriptedPlugin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin.script.answer = wire.ContainerAllocateResponse(
+        envs={"A": "1"},
+        mounts=[wire.Mount(container_path="/c", host_path="/h", read_only=True)],
+        devices=[wire.DeviceSpec(container_path="/dev/x", host_path="/dev/y", permissions="rw")],
+        annotations={"k": "v"},
+        cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")],
+    )
+    with ScriptedPlugin(kubelet.folder / "m.sock", "x.y/z", listed(["z"])) as other:
+        other.script.answer = wire.ContainerAllocateResponse(envs={"A": "1"}, annotations={"k": "w"})
+        other.register(kubelet.socket)
+        kubelet.wait_for("x.y/z", healthy=1)
+        shown = said(kubelet, "admit train nvidia.com/gpu=1 x.y/z=1", capsys).splitlines()
+    assert set(shown) >= {
+        "train/main",
+        "  nvidia.com/gpu: a",
+        "  x.y/z: z",
+        "  A=1",
+        "  mount /h at /c read-only",
+        "  device /dev/y at /dev/x rw",
+        "  cdi nvidia.com/gpu=0",
+    }
+    assert "wins over" in shown[-1]
 
 
 def test_the_constant_plugin_serves_and_leaves_at_a_signal(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fake_kubelet import FakeKubelet
+from tests.fake_kubelet import FakeKubelet, watcher
 from tests.fake_kubelet.scripted_plugin import ScriptedPlugin, listed
 from tests.waiting import wait_until
 
@@ -99,8 +101,28 @@ def test_hidden_files_and_plain_files_are_none_of_its_business(kubelet: FakeKube
         assert not hidden.calls
 
 
-def test_a_kubelet_that_waits_for_an_answer_can_be_stopped(kubelet: FakeKubelet, registry: Path) -> None:
-    with ScriptedPlugin(registry / "a.sock", GPU, listed(["a"])) as plugin:
+def dead_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(path))
+
+
+def test_a_socket_that_nobody_serves_is_tried_again(
+    kubelet: FakeKubelet, registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "TIMEOUT", 0.05)
+    dead_socket(registry / "a.sock")
+    wait_until(lambda: len(kubelet.refusals) >= 2, what="two attempts")
+    assert f"plugin watcher: {registry}/a.sock: " in kubelet.refusals[0]
+    with ScriptedPlugin(registry / "a.sock", GPU, listed(["a"])):
         kubelet.wait_for(GPU, healthy=1)
-        kubelet.kill()
-        assert plugin.socket.exists()
+
+
+def test_a_kubelet_that_waits_for_an_answer_can_be_stopped(
+    kubelet: FakeKubelet, registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "TIMEOUT", 300.0)
+    dead_socket(registry / "a.sock")
+    life = kubelet._life
+    wait_until(lambda: life and life._watcher and life._watcher._channel, what="the call to go out")
+    kubelet.stop()
+    assert not any(t.name == "fake-kubelet-plugin-watcher" for t in threading.enumerate())
