@@ -23,10 +23,10 @@ _OPTIONS = (
 class Connection:
     """A channel to one plugin socket; gRPC's default limit of 4 MiB a message holds."""
 
-    def __init__(self, resource: str, socket: Path, *, authority: str | None) -> None:
+    def __init__(self, resource: str, socket: Path, *, authority: str) -> None:
         self.resource = resource
         self.endpoint = socket.name
-        options = [*_OPTIONS, *([("grpc.default_authority", authority)] if authority else [])]
+        options = [*_OPTIONS, ("grpc.default_authority", authority)]
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=options)
         self._plugin = services.DevicePluginStub(self._channel)  # type: ignore[no-untyped-call]
         self._thread: threading.Thread | None = None

@@ -87,7 +87,7 @@ class DeviceManager:
             raise self.refuse(f"device plugin API version {', '.join(versions)!r} is not supported")
         if not is_extended_resource_name(resource):
             raise self.refuse(f"{resource!r} is not an extended resource name")
-        authority = str(socket) if self._manners.behaviour.authority_is_path else None
+        authority = str(socket) if self._manners.behaviour.authority_is_path else "localhost"
         connection = Connection(resource, socket, authority=authority)
         with self._lock:
             if self._closed:

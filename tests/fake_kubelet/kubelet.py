@@ -31,7 +31,7 @@ class FakeKubelet:
     """A kubelet on real sockets.
 
     Args:
-        folder: The device plugin folder; `kubelet.sock` and the checkpoint live in it.
+        folder: The device plugin folder, of the socket and the checkpoint.
         version: Whose manners to show, a key of `VERSIONS`.
         numa_policy: The topology manager's policy; None is no topology manager.
         seed: Of all that is random: order of ids, fill-ups, which of two answers wins.
@@ -166,14 +166,12 @@ class FakeKubelet:
     @property
     def resources(self) -> dict[str, ResourceView]:
         """What is believed of each resource now; frames are those since the last start."""
-        life = self._life
-        return life.manager.views() if life else {}
+        return life.manager.views() if (life := self._life) else {}
 
     @property
     def streams(self) -> dict[str, list[Stream]]:
         """Open ListAndWatch streams by resource, those of replaced registrations too, oldest first."""
-        life = self._life
-        return life.manager.streams() if life else {}
+        return life.manager.streams() if (life := self._life) else {}
 
     @property
     def pods(self) -> dict[str, Admitted]:
@@ -234,7 +232,10 @@ class FakeKubelet:
         streams: int | None = None,
         timeout: float = 10.0,
     ) -> ResourceView:
-        """Waits until a resource has a list over an open stream, and as many devices and streams as named."""
+        """Waits until the newest stream of a resource has sent a list and the counts are as named.
+
+        With `healthy=0` or `streams=0` no stream need be open.
+        """
 
         def look() -> ResourceView | NotYet:
             open_now = self.streams.get(resource, [])
@@ -250,5 +251,4 @@ class FakeKubelet:
             return NotYet("{} healthy, {} unhealthy, {} streams".format(*counts))
 
         what = f"{resource} with healthy={healthy} unhealthy={unhealthy} streams={streams}"
-        found = wait_until(look, timeout=timeout, what=what)
-        return cast("ResourceView", found)
+        return cast("ResourceView", wait_until(look, timeout=timeout, what=what))
