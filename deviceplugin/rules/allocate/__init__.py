@@ -1,0 +1,123 @@
+"""Allocate: from the ids that the kubelet chose to what the container gets. No driver, no lock, no file but a stat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+from deviceplugin.model.errors import Refusal, RequestError
+from deviceplugin.model.grant import DeviceNode, Grant, Mount
+from deviceplugin.model.health import Health
+from deviceplugin.model.inventory import Policy, Resource, Share, Sharing
+from deviceplugin.model.snapshot import Snapshot
+from deviceplugin.rules.allocate.nodes import dev_root_here, imex_channels
+from deviceplugin.rules.allocate.order import Order, one_per_device
+from deviceplugin.rules.allocate.strategies import parts
+
+__all__ = ["allocate"]
+
+_FAIL_KEY = {
+    Sharing.TIME_SLICING: "sharing.timeSlicing.failRequestsGreaterThanOne",
+    Sharing.MPS: "sharing.mps.failRequestsGreaterThanOne",
+}
+
+
+def allocate(
+    snapshot: Snapshot,
+    resource: Resource,
+    ids: Sequence[str],
+    exists: Callable[[str], bool],
+    unique: Callable[[], str],
+) -> Grant:
+    """Answers one container's request (v1beta1 ContainerAllocateRequest).
+
+    Args:
+        snapshot: The world to answer from.
+        resource: The resource that was asked for.
+        ids: Ids of its shares, in any order.
+        exists: Whether a path of this process's file system is there; asked for optional nodes under
+            `handover.dev_root_seen`, and for the nodes of granted devices.
+        unique: A fresh suffix for the key of the CDI annotation.
+
+    Returns:
+        The grant; devices in the order of their index.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for ids that are not there, given twice, or more than sharing allows;
+            FAILED_PRECONDITION for devices that are Unhealthy or gone, and for what the configuration requires.
+    """
+    shares = _shares(resource, ids)
+    _check_sharing(resource, shares)
+    _check_health(snapshot.health, resource, shares)
+    handover = snapshot.inventory.handover
+    looks = handover.pass_device_specs or handover.imex_channels
+    dev_root = dev_root_here(handover, exists) if looks else handover.dev_root_seen
+    channels = imex_channels(handover, dev_root, exists)
+    return _joined(Order(resource, one_per_device(shares), handover, channels, dev_root, exists, unique))
+
+
+def _shares(resource: Resource, ids: Sequence[str]) -> tuple[Share, ...]:
+    if not ids:
+        raise RequestError(f"{resource.name}: no device id was given; ask for at least one")
+    if len(set(ids)) != len(ids):
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise RequestError(f"{resource.name}: the id {twice!r} was given twice; give each id once")
+    shares = tuple(resource.by_id[name] for name in ids if name in resource.by_id)
+    if len(shares) != len(ids):
+        unknown = next(name for name in ids if name not in resource.by_id)
+        raise RequestError(
+            f"{resource.name} has no device {unknown!r}; the list of devices has changed since the kubelet chose, "
+            "create the pod again"
+        )
+    return shares
+
+
+def _check_sharing(resource: Resource, shares: Sequence[Share]) -> None:
+    if len(shares) == 1:
+        return
+    if resource.fail_above_one and any(share.replica is not None for share in shares):
+        raise RequestError(
+            f"{resource.name}: {len(shares)} shares were asked for and {_FAIL_KEY[resource.sharing]} allows one; "
+            "request 1, or set it to false"
+        )
+    if resource.policy is Policy.STRICT:
+        holders = len({_holder(share) for share in shares})
+        if holders < len(shares):
+            raise RequestError(
+                f"{resource.name}: {len(shares)} shares on {holders} devices, and the allocation policy strict wants "
+                "each on its own; wait for free devices, ask for fewer, or set the policy to spread",
+                Refusal.FAILED_PRECONDITION,
+            )
+
+
+def _holder(share: Share) -> str:
+    """What a share is cut from: the card for a MIG instance that is not shared itself."""
+    return share.gpu if share.replica is None else share.device
+
+
+def _check_health(health: Health, resource: Resource, shares: Sequence[Share]) -> None:
+    if not health.sick:
+        return
+    for share in shares:
+        reasons = health.reasons(share.device, share.gpu)
+        if reasons:
+            detail = f" ({reasons[0].detail})" if reasons[0].detail else ""
+            raise RequestError(
+                f"{resource.name}: device {share.id} is Unhealthy: {reasons[0].reason}{detail}",
+                Refusal.FAILED_PRECONDITION,
+            )
+
+
+def _joined(order: Order) -> Grant:
+    envs: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    mounts: list[Mount] = []
+    devices: list[DeviceNode] = []
+    cdi: list[str] = []
+    for part in parts(order):
+        envs |= part.envs
+        annotations |= part.annotations
+        mounts += part.mounts
+        devices += part.devices
+        cdi += part.cdi
+    return Grant(MappingProxyType(envs), tuple(mounts), tuple(devices), MappingProxyType(annotations), tuple(cdi))

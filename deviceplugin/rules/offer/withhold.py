@@ -1,0 +1,34 @@
+"""Taking devices out of an inventory after the fact, with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import MappingProxyType
+
+from deviceplugin.model.inventory import Inventory, LeftOut, NodeState, Resource
+
+
+def withhold(inventory: Inventory, flaws: Iterable[LeftOut]) -> Inventory:
+    """The inventory without the devices that `flaws` name; a flaw of a card takes its MIG instances along.
+
+    Flaws of devices that are not offered anyway are dropped. A resource that loses its last share is no longer there.
+    """
+    offered = {uuid for r in inventory.resources.values() for share in r.shares for uuid in (share.device, share.gpu)}
+    relevant = tuple(flaw for flaw in flaws if flaw.device in offered)
+    if not relevant:
+        return inventory
+    out = {flaw.device for flaw in relevant}
+    thinner = (_without(resource, out) for resource in inventory.resources.values())
+    resources = {resource.name: resource for resource in thinner if resource.shares}
+    return replace(
+        inventory,
+        resources=MappingProxyType(resources),
+        left_out=(*inventory.left_out, *relevant),
+        state=NodeState.SERVING if resources else NodeState.NOTHING,
+    )
+
+
+def _without(resource: Resource, out: set[str]) -> Resource:
+    kept = tuple(share for share in resource.shares if share.device not in out and share.gpu not in out)
+    return resource if len(kept) == len(resource.shares) else replace(resource, shares=kept)
