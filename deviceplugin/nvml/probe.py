@@ -18,6 +18,7 @@ from deviceplugin.nvml.mig import Capabilities
 from deviceplugin.nvml.pairs import Memory, PairReader
 
 _MOST = 256
+_UNCOUNTED = "the driver no longer counts this card, though sysfs shows it: look for its PCI id in the kernel log"
 
 
 def probe(
@@ -88,7 +89,8 @@ class _Scan:
             else:
                 self.handles[uuid] = handle
                 gpus.append(reader.read(handle, index, uuid))
-        gpus += self._known(silent, [gpu for gpu in before.gpus if gpu.uuid not in self.handles])
+        missing = [gpu for gpu in before.gpus if gpu.uuid not in self.handles]
+        gpus += self._known(silent, missing, len(gpus))
         return tuple(sorted(gpus, key=lambda gpu: gpu.index))
 
     def _handles(self, silent: list[int]) -> Iterable[tuple[int, Handle]]:
@@ -105,8 +107,12 @@ class _Scan:
             else:
                 silent.append(index)
 
-    def _known(self, silent: list[int], missing: list[Gpu]) -> Iterable[Gpu]:
-        """Cards that would not say who they are, recognised by what is missing since the earlier scan."""
+    def _known(self, silent: list[int], missing: list[Gpu], first: int) -> Iterable[Gpu]:
+        """Cards of the earlier scan that did not say who they are, or were not counted.
+
+        One that was asked and kept silent is recognised by its index, or by being as many as are missing. One that
+        the driver no longer counts but sysfs still shows is lost, and gets an index behind all others.
+        """
         missing = sorted(missing, key=lambda gpu: (gpu.index not in silent, gpu.index))
         for index in silent:
             here = [gpu for gpu in missing if gpu.index == index] or missing[: len(missing) == len(silent)]
@@ -114,6 +120,11 @@ class _Scan:
                 missing.remove(here[0])
                 lost = f"index {index}" in self.inquiry.lost
                 yield replace(here[0], index=index, lost=lost or here[0].lost)
+        present = frozenset(host.cards(self.host_root) if missing else ())
+        gone = [gpu for gpu in missing if host.sysfs_name(gpu.pci) in present]
+        for index, gpu in enumerate(gone, first + len(silent)):
+            self.inquiry.note(Problem(gpu.uuid, "nvmlDeviceGetCount", Code.GPU_IS_LOST, _UNCOUNTED))
+            yield replace(gpu, index=index, lost=True)
 
 
 def _swaps(gpus: tuple[Gpu, ...], before: Node, inquiry: Inquiry) -> tuple[Gpu, ...]:
