@@ -27,8 +27,9 @@ from pathlib import Path
 from fake_nvml.fake import Fake
 from fake_nvml.machine import UnknownMachine, names
 from fake_nvml.problem import InUse, Refused
+from fake_nvml.topotext import Malformed
 
-__all__ = ["Fake", "InUse", "Refused", "UnknownMachine", "attach", "names", "open"]
+__all__ = ["Fake", "InUse", "Malformed", "Refused", "UnknownMachine", "attach", "names", "open"]
 
 
 def open(spec: str, root: Path | None = None) -> Fake:  # noqa: A001  opens a machine as one opens a file
@@ -43,6 +44,7 @@ def open(spec: str, root: Path | None = None) -> Fake:  # noqa: A001  opens a ma
 
     Raises:
         UnknownMachine: no such machine; the message lists those there are.
+        Malformed: the file is no topology matrix; the message has line and column.
     """
     return Fake(spec, Path(root) if root is not None else None)
 
@@ -53,4 +55,6 @@ def attach(root: Path) -> Fake:
     Raises:
         UnknownMachine: there is none.
     """
+    if not (Path(root) / "control" / "journal").is_file():
+        raise UnknownMachine(f"no pretend machine runs under {root}; start one there first")
     return Fake(None, Path(root))

@@ -150,18 +150,16 @@ def card(short: str) -> Card:
     return _read(tomllib.loads(path.read_text()))
 
 
-def find(model: str) -> Card:
-    """The card of a short name or of a full product name (`NVIDIA H100 80GB HBM3`), case ignored.
+def short_name(model: str) -> str:
+    """The short name of a card given by that or by its full product name, case ignored.
 
     Raises:
-        UnknownCard: neither.
+        UnknownCard: it is neither.
     """
     wanted = model.strip().lower()
-    if wanted in names():
-        return card(wanted)
     for short in names():
-        if card(short).name.lower() == wanted:
-            return card(short)
+        if wanted in (short, card(short).name.lower()):
+            return short
     known = ", ".join(f"{short} ({card(short).name})" for short in names())
     raise UnknownCard(f"unknown GPU model {model!r}; known: {known}")
 

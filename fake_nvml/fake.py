@@ -60,6 +60,10 @@ class Fake:
         """The uuids of all GPUs by number, lost and unplugged ones included."""
         return [gpu.uuid for gpu in self._world.machine.gpus]
 
+    def describe(self) -> list[str]:
+        """How the machine is, a line for the driver, each GPU, each fault and each holder."""
+        return self._world.describe()
+
     def close(self) -> None:
         """Leave the machine; a root of its own is removed. Calls that hang or wait are let go."""
         if not self._open:
@@ -166,9 +170,9 @@ class Fake:
         """Let two GPUs change places in the index order."""
         self.do("swap", gpu=gpu, other=other)
 
-    def event(self, gpu: int, kind: int, data: int = 0, **more: int) -> None:
-        """Send any event: kind is a nvmlEventType*; `gi` and `ci` may be given."""
-        self.do("event", gpu=gpu, kind=kind, data=data, **more)
+    def event(self, gpu: int, kind: int, data: int = 0, *, gi: int | None = None, ci: int | None = None) -> None:
+        """Send any event: kind is a nvmlEventType*."""
+        self.do("event", gpu=gpu, kind=kind, data=data, gi=gi, ci=ci)
 
     # what befalls the calls
     def fault(self, call: str, *, gpu: int | None = None, code: int | None = None, **more: Any) -> None:

@@ -11,6 +11,7 @@ ROOM_CELSIUS = 26
 _AT_FULL_LOAD = 0.94  # of the power limit
 _NVLINK_SHARE = 0.3  # of the bandwidth, at full load
 _PCIE_SHARE = 0.1
+MEMORY_SHARE = 60.0  # percent of the memory's bandwidth, at full load
 _PCIE_KIB_PER_LANE = {1: 244_140, 2: 488_281, 3: 961_914, 4: 1_923_828, 5: 3_846_679, 6: 7_385_253}  # one direction
 GPU_IDLE, POWER_CAP, THERMAL = 0x1, 0x4, 0x20
 
@@ -22,7 +23,7 @@ def utilization(one: GpuState) -> int:
 
 def memory_utilization(one: GpuState) -> int:
     """Percent of time the memory was read or written."""
-    return round(60 * one.meter.load)
+    return round(MEMORY_SHARE * one.meter.load)
 
 
 def codec_utilization(one: GpuState) -> int:

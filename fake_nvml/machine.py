@@ -87,6 +87,7 @@ class Machine:
     switches: tuple[str, ...]  # bus ids of NVSwitch devices that sysfs shows
     imex_channels: tuple[int, ...]
     device_nodes: bool  # false under WSL
+    library: bool  # false: no driver is installed
 
 
 def names() -> list[str]:
@@ -140,12 +141,14 @@ def build(name: str, text: dict[str, Any]) -> Machine:
         switches=tuple(bus for entry in visible for bus in entry.get("bus", ())),
         imex_channels=tuple(text.get("imex", ())),
         device_nodes=text.get("device_nodes", True),
+        library=text.get("library", True),
     )
 
 
 def _levels(places: list[str]) -> tuple[tuple[int | None, ...], ...]:
     paths = [place.split("/") for place in places]
-    return tuple(tuple(_ancestor(one, other) for other in paths) for one in paths)
+    numbers = range(len(paths))
+    return tuple(tuple(_ancestor(paths[a], paths[b]) if a != b else INTERNAL for b in numbers) for a in numbers)
 
 
 def _ancestor(one: list[str], other: list[str]) -> int:

@@ -25,8 +25,8 @@ def lay_out(one: GpuState, layout: Sequence[str]) -> None:
     wanted = [_parse(one.gpu.card, item) for item in layout]
     keep, missing = _match(one, wanted)
     before = (dict(one.instances), dict(one.devices))
-    for gi in [gi for gi in one.instances if gi not in keep]:
-        _destroy(one, gi)
+    for number in [number for number in one.instances if number not in keep]:
+        _destroy(one, number)
     made = _place(one, [profile for profile, _ in missing])
     if made is None:
         one.instances, one.devices = before

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fake_nvml import mig
-from fake_nvml.card import EVENTS
+from fake_nvml.card import ARCHITECTURES, EVENTS
 from fake_nvml.faults import Fault
 from fake_nvml.machine import FABRIC_STATES, ZERO_CLUSTER
 from fake_nvml.problem import Refused
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 XID, RECOVERY_EVENT = EVENTS["xid"], EVENTS["recovery-action"]
+AMPERE = ARCHITECTURES["ampere"]
 RECOVERY_CHANGED = 154
 FALLEN_OFF = 79
 GPU_RESET, NODE_REBOOT, DRAIN_AND_RESET = 1, 2, 4
@@ -254,8 +255,8 @@ def _driver(state: State, op: Mapping[str, Any]) -> None:
         state.loads += 1
         for one in state.gpus:
             _restart(one, op["t"])
-            if one.gpu.mig is not None and op.get("restore_mig"):
-                mig.lay_out(one, one.gpu.mig)
+            if one.gpu.card.architecture > AMPERE:  # later ones forget the mode as well as the instances
+                one.mig_mode = one.mig_pending = False
 
 
 def _clear(state: State, _op: Mapping[str, Any]) -> None:

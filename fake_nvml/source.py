@@ -1,4 +1,4 @@
-"""From what a user writes (`hgx-h100-8`, `box.topo?model=NVIDIA L40S`) to a machine, by way of the journal's first line."""
+"""From what a user writes (`hgx-h100-8`, `box.topo?model=NVIDIA L40S`) to a machine, by the journal's first line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from fake_nvml.machine import Machine, UnknownMachine, catalogued
+from fake_nvml.topotext import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,10 @@ def record(spec: str | None) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise UnknownMachine(f"{name}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
         found["name"] = Path(name).stem
-    machine(found)
+    try:
+        machine(found)
+    except Malformed as error:
+        raise Malformed(error.line, error.column, error.what, name) from None
     return found
 
 
@@ -51,9 +55,9 @@ def check(spec: str | None, first: Mapping[str, Any], root: Path) -> None:
 def machine(first: Mapping[str, Any]) -> Machine:
     """The machine of a journal's first line."""
     if "topo" in first:
-        from fake_nvml import importer
+        from fake_nvml.importer import machine as imported
 
-        found = importer.machine(
+        found = imported(
             first["topo"], name=first["name"], model=first.get("model"), remote=first.get("remote", "visible")
         )
     else:

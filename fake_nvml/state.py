@@ -141,8 +141,8 @@ class State:
     gpus: list[GpuState]
     order: list[int]
     driver: str
-    library: bool = True
-    loaded: bool = True
+    library: bool
+    loaded: bool
     loads: int = 0  # how often the kernel driver was loaded; a process keeps the library of its own
     faults: dict[int, Fault] = field(default_factory=dict)
     fault_serial: int = 0
@@ -161,7 +161,7 @@ def booted(machine: Machine, now: float) -> State:
             one.mig_mode = one.mig_pending = True
             mig.lay_out(one, gpu.mig)
         gpus.append(one)
-    return State(machine, gpus, list(range(len(gpus))), machine.driver)
+    return State(machine, gpus, list(range(len(gpus))), machine.driver, machine.library, machine.library)
 
 
 def start_fabric(one: GpuState) -> None:

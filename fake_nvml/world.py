@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fake_nvml import host, ops, source
+from fake_nvml import describe, host, ops, source
 from fake_nvml.holders import Holders
 from fake_nvml.journal import Journal
 from fake_nvml.problem import InUse
@@ -32,6 +32,7 @@ class World:
         self.clock = clock
         self.changed = threading.Condition(threading.RLock())
         self.listeners: list[Callable[[Event], None]] = []
+        self._open = True
         self._journal = Journal(control)
         self._holders = Holders(control / "holders")
         self._bell = Bell(control / "listeners", self.sync)
@@ -54,7 +55,7 @@ class World:
     def sync(self) -> None:
         """Catch up with what other processes ordered."""
         with self.changed:
-            for op in self._journal.news():
+            for op in self._journal.news() if self._open else ():
                 self._happen(op)
 
     def submit(self, op: Mapping[str, Any], *, force: bool = False) -> None:
@@ -86,11 +87,19 @@ class World:
         self.state.outbox.clear()
         self.changed.notify_all()
 
+    def describe(self) -> list[str]:
+        """The state in words."""
+        with self.changed, self._journal.locked():
+            self.sync()
+            return [*describe.lines(self.state), *(f"held open by process {pid}" for pid in self._holders.living())]
+
     def wait(self, seconds: float | None) -> None:
         """Sleep until something changed, that many seconds passed, or (rarely) for no reason.
 
         The caller holds `changed`.
         """
+        if not self._open:
+            return
         self._bell.listen()
         self.changed.wait(_LOOK_AGAIN if seconds is None else min(seconds, _LOOK_AGAIN))
         self.sync()
@@ -110,5 +119,6 @@ class World:
         self.unhold()
         self._bell.close()
         with self.changed:
+            self._open = False
+            self._journal.close()
             self.changed.notify_all()
-        self._journal.close()

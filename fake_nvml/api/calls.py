@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import pynvml
 
@@ -24,11 +25,6 @@ T = TypeVar("T")
 _GENERATION_BITS = 20
 _HANDLES_AT = 0x7F00_0000_0000
 DEVICE_PARAMETERS = ("handle", "device", "device1", "handle1", "migDevice")
-
-
-def fail(code: int) -> NoReturn:
-    """Raise pynvml's error for a return code."""
-    raise pynvml.NVMLError(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ def call(*, mig: bool = False, always: bool = False, parent: bool = True) -> Cal
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
         name = function.__name__
-        takes = function.__code__.co_varnames[1:2]  # type: ignore[attr-defined]
+        takes = function.__code__.co_varnames[1:2]
         takes_device = bool(takes) and takes[0] in DEVICE_PARAMETERS
 
         @functools.wraps(function)
@@ -64,7 +60,7 @@ def call(*, mig: bool = False, always: bool = False, parent: bool = True) -> Cal
                 rest = [kwargs.pop(takes[0])]
             with self.world.changed:
                 self.begin(name, always=always)
-                if takes_device:
+                if takes_device and rest:
                     rest[0] = self.admit(name, rest[0], mig=mig, parent=parent)
                 fault = self.endure(name, self.subject(name, rest))
                 if fault is not None and fault.answers:
@@ -100,24 +96,24 @@ class Calls:
         if always:
             return
         if not self.users:
-            fail(pynvml.NVML_ERROR_UNINITIALIZED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         if not since.has_call(name, self.driver_major):
-            fail(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         if self.loaded != self.world.state.loads:
-            fail(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
         if not self.world.state.loaded:
-            fail(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
     def admit(self, name: str, handle: Any, *, mig: bool, parent: bool) -> Device:
         """The device behind a handle, if the call may be made on it."""
         found = self.device(handle)
         one = found.parent if isinstance(found, Mig) else found
         if name in one.gpu.card.unsupported or name.partition("_v")[0] in one.gpu.card.unsupported:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         if isinstance(found, Mig) and not mig:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         if not parent and one.mig_mode:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return found
 
     def endure(self, name: str, gpu: int | None) -> Fault | None:
@@ -130,14 +126,14 @@ class Calls:
             self._delay(fault)
         for fault in hit:
             if fault.code:
-                fail(fault.code)
+                raise pynvml.NVMLError(fault.code)
         return next((fault for fault in hit if fault.answers), None)
 
     def _delay(self, fault: Fault) -> None:
         world = self.world
-        until = world.clock() + fault.delay
+        until = time.monotonic() + fault.delay
         while fault.id in world.state.faults and not self.closed:
-            left = None if fault.hang else until - world.clock()
+            left = None if fault.hang else until - time.monotonic()
             if left is not None and left <= 0:
                 return
             world.wait(left)
@@ -171,23 +167,23 @@ class Calls:
         """
         key = self._handles.get(address(handle, pynvml.c_nvmlDevice_t))
         if key is None:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         number, serial = key
         one = self.world.state.gpus[number]
         if not self.alive(number):
-            fail(pynvml.NVML_ERROR_GPU_IS_LOST)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         if serial is None:
             return one
         for device in one.devices.values():
             if device.serial == serial:
                 return Mig(one, device)
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
     def gpu(self, handle: Any) -> GpuState:
         """The GPU a handle names; a MIG device is an invalid argument here."""
         found = self.device(handle)
         if isinstance(found, Mig):
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return found
 
     def alive(self, number: int) -> bool:

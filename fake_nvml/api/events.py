@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from fake_nvml.api import since
-from fake_nvml.api.calls import Calls, address, call, fail, pointer_to
+from fake_nvml.api.calls import Calls, address, call, pointer_to
 from fake_nvml.card import EVENTS
 from fake_nvml.state import Event, GpuState
 
@@ -48,7 +49,7 @@ class Events(Calls):
     def _event_mask(self, one: GpuState) -> int:
         mask = one.gpu.card.events
         if mask is None:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return mask if self.driver_major >= since.RECOVERY_ACTION else mask & ~EVENTS["recovery-action"]
 
     @call()
@@ -69,7 +70,7 @@ class Events(Calls):
         found = self._set(eventSet)
         kinds = ctypes.c_ulonglong(eventTypes).value
         if kinds & ~self._event_mask(handle):
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         found.kinds[handle.number] = found.kinds.get(handle.number, 0) | kinds
 
     @call()
@@ -92,25 +93,23 @@ class Events(Calls):
     def _set(self, handle: Any) -> EventSet:
         found = self._sets.get(address(handle, pynvml.c_nvmlEventSet_t))
         if found is None:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return found
 
     def _wait(self, handle: Any, timeout_ms: int) -> Any:
-        import time
-
         limit = ctypes.c_uint(timeout_ms).value
         until = None if limit == _FOREVER else time.monotonic() + limit / 1000
         while True:
             if not self.users or self.closed:
-                fail(pynvml.NVML_ERROR_UNINITIALIZED)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
             found = self._set(handle)
             if found.queue:
                 return self._data(found.queue.popleft())
             if not all(self.alive(number) for number in found.kinds):
-                fail(pynvml.NVML_ERROR_GPU_IS_LOST)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
-                fail(pynvml.NVML_ERROR_TIMEOUT)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
             self.world.wait(left)
 
     def _data(self, event: Event) -> Any:

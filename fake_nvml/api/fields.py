@@ -8,7 +8,7 @@ import pynvml
 
 from fake_nvml import fabric, figures
 from fake_nvml.api import since
-from fake_nvml.api.calls import Calls, call, fail
+from fake_nvml.api.calls import Calls, call
 from fake_nvml.api.health import errors
 from fake_nvml.state import GpuState
 
@@ -30,7 +30,7 @@ class _Asked:
 
     def only_if(self, supported: bool) -> _Asked:  # noqa: FBT001  reads as a sentence
         if not supported:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return self
 
     def links(self) -> int:
@@ -40,7 +40,7 @@ class _Asked:
         if self.scope == _ALL_LINKS:
             return len(found)
         if self.scope >= card.nvlinks:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return int(self.scope in found)
 
     def nvlink_kib(self) -> int:
@@ -66,8 +66,7 @@ class _Asked:
         return round(figures.energy(self.one, self.now) * 1000)
 
 
-_Reader = "Callable[[_Asked], int]"
-_none: Callable[[_Asked], int] = lambda asked: 0  # noqa: E731  a cell of the table
+_none: Callable[[_Asked], int] = lambda _asked: 0  # noqa: E731  a cell of the table
 _link_errors: Callable[[_Asked], int] = _Asked.link_errors
 _no_link_errors: Callable[[_Asked], int] = lambda asked: 0 * asked.link_errors()  # noqa: E731
 
@@ -140,7 +139,7 @@ class Fields(Calls):
     def nvmlDeviceGetFieldValues(self, handle: GpuState, fieldIds: list[int | tuple[int, int]]) -> Any:
         """One structure per id (or pair of id and scope); ids it does not know say NOT_SUPPORTED."""
         if not fieldIds:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         values = (pynvml.c_nvmlFieldValue_t * len(fieldIds))()
         for value, wanted in zip(values, fieldIds, strict=True):
             value.fieldId, value.scopeId = wanted if isinstance(wanted, tuple) else (wanted, 0)
@@ -152,9 +151,9 @@ class Fields(Calls):
         value.timestamp, value.latencyUsec = int(now * 1e6), 20
         try:
             if not 0 < value.fieldId < pynvml.NVML_FI_MAX:
-                fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
             if value.fieldId not in _TABLE or not since.has_field(value.fieldId, self.driver_major):
-                fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
             self.endure_field(one, value.fieldId)
             value.valueType, read = _TABLE[value.fieldId]
             setattr(value.value, _SLOTS[value.valueType], read(_Asked(self.world.state, one, now, value.scopeId)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from fake_nvml.api.calls import Calls, Device, Mig, call, fail
+from fake_nvml.api.calls import Calls, Device, Mig, call
 from fake_nvml.state import GpuState
 
 _BANKS_PER_MIB = 640 / 81920
@@ -19,14 +19,14 @@ class Health(Calls):
     def nvmlDeviceGetEccMode(self, handle: GpuState) -> list[int]:
         """Current and pending mode."""
         if not handle.gpu.card.ecc:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return [1, 1]
 
     @call()
     def nvmlDeviceGetCurrentEccMode(self, handle: GpuState) -> int:
         """1 where ECC is on."""
         if not handle.gpu.card.ecc:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return 1
 
     @call(mig=True)
@@ -48,7 +48,7 @@ class Health(Calls):
     def nvmlDeviceGetRemappedRows(self, device: GpuState) -> tuple[int, int, int, int]:
         """Rows remapped for correctable and uncorrectable errors; pending; failed."""
         if not device.gpu.card.row_remap:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         rows = device.rows
         return (
             rows.get("correctable", 0),
@@ -61,7 +61,7 @@ class Health(Calls):
     def nvmlDeviceGetRowRemapperHistogram(self, device: GpuState) -> Any:
         """How many memory banks have how many spare rows left."""
         if not device.gpu.card.row_remap:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         histogram = pynvml.c_nvmlRowRemapperHistogramValues()
         used = device.rows.get("correctable", 0) + device.rows.get("uncorrectable", 0)
         histogram.max = max(0, round((device.gpu.card.memory_mib or 0) * _BANKS_PER_MIB) - used)
@@ -72,24 +72,24 @@ class Health(Calls):
     def nvmlDeviceGetRetiredPagesPendingStatus(self, device: GpuState) -> int:
         """1 where pages wait for a reboot to be retired."""
         if not device.gpu.card.page_retirement:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return device.pages.get("pending", 0)
 
     @call()
     def nvmlDeviceGetRetiredPages(self, device: GpuState, sourceFilter: int) -> list[int]:
         """Addresses of the pages retired for a cause."""
         if not device.gpu.card.page_retirement:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         cause = {0: "single", 1: "double"}.get(sourceFilter)
         if cause is None:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return [0x1000 * (page + 1) for page in range(device.pages.get(cause, 0))]
 
 
 def errors(one: GpuState, error: int, counter: int) -> int:
     """ECC errors of a GPU; fails as the driver does where it has no ECC."""
     if not one.gpu.card.ecc:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     if error not in (0, 1) or counter not in (0, 1):
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     return one.ecc.get((error, counter), 0)

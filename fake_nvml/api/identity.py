@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 
 from fake_nvml.api import since
-from fake_nvml.api.calls import Calls, Device, Mig, call, fail
+from fake_nvml.api.calls import Calls, Device, Mig, call
 from fake_nvml.state import GpuState
 
 
@@ -25,7 +25,7 @@ class Identity(Calls):
         """The handle of the GPU at an index (PCI order among the GPUs found by nvmlInit)."""
         wanted, found = ctypes.c_uint(index).value, self.order()
         if wanted >= len(found):
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return self._answering(found[wanted])
 
     @call()
@@ -39,7 +39,7 @@ class Identity(Calls):
             for device in one.devices.values():
                 if one.mig_uuid(device, opaque=self.opaque) == wanted:
                     return self.handle(number, device.serial)
-        fail(pynvml.NVML_ERROR_NOT_FOUND)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     @call()
     def nvmlDeviceGetHandleByPciBusId(self, pciBusId: str | bytes) -> Any:
@@ -48,7 +48,7 @@ class Identity(Calls):
         for number in self.order():
             if _bus(self.world.state.gpus[number].gpu.bus_id) == _bus(text):
                 return self._answering(number)
-        fail(pynvml.NVML_ERROR_NOT_FOUND)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     @call()
     def nvmlDeviceGetHandleBySerial(self, serial: str | bytes) -> Any:
@@ -57,11 +57,11 @@ class Identity(Calls):
         for number in self.order():
             if self.world.state.gpus[number].gpu.serial == wanted:
                 return self._answering(number)
-        fail(pynvml.NVML_ERROR_NOT_FOUND)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     def _answering(self, number: int) -> Any:
         if not self.alive(number):
-            fail(pynvml.NVML_ERROR_GPU_IS_LOST)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return self.handle(number)
 
     @property
@@ -92,7 +92,7 @@ class Identity(Calls):
     def nvmlDeviceGetMinorNumber(self, handle: GpuState) -> int:
         """<n> of /dev/nvidia<n>."""
         if not handle.gpu.card.minor:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return handle.gpu.minor
 
     @call()
@@ -124,7 +124,7 @@ class Identity(Calls):
     def nvmlDeviceGetSerial(self, handle: GpuState) -> str:
         """The board's serial number; consumer cards have none."""
         if handle.gpu.card.brand == pynvml.NVML_BRAND_GEFORCE:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return handle.gpu.serial
 
     @call()
@@ -176,11 +176,11 @@ class Identity(Calls):
     @call()
     def nvmlDeviceGetNumaNodeId(self, handle: GpuState) -> int:
         """The NUMA node that the GPU's own memory is; not the node the GPU is near to."""
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
 def pci_info(bus_id: str, device_id: int, subsystem_id: int) -> Any:
-    """pynvml's PCI structure for a bus id with an 8-digit domain."""
+    """The PCI structure for a bus id with an 8-digit domain."""
     domain, bus, rest = bus_id.split(":")
     info = pynvml.nvmlPciInfo_t()
     info.busId = bus_id
@@ -192,9 +192,8 @@ def pci_info(bus_id: str, device_id: int, subsystem_id: int) -> Any:
 
 def _bus(text: str) -> tuple[int, ...]:
     try:
-        domain, bus, rest = text.rpartition(":")[0].partition(":")[0], text.split(":")[-2], text.split(":")[-1]
-        whole = text.count(":") == 2  # noqa: PLR2004  domain:bus:device
+        domain, bus, rest = text.split(":") if text.count(":") > 1 else ["0", *text.split(":")]
         device, _, function = rest.partition(".")
-        return (int(domain, 16) if whole else 0, int(bus, 16), int(device, 16), int(function or "0", 16))
-    except (ValueError, IndexError):
+        return int(domain, 16), int(bus, 16), int(device, 16), int(function or "0", 16)
+    except ValueError:
         return ()

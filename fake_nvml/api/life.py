@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pynvml
 
-from fake_nvml.api.calls import Calls, call, fail
+from fake_nvml.api.calls import Calls, call
 from fake_nvml.machine import Machine
-
-if TYPE_CHECKING:
-    pass
 
 
 class Life(Calls):
@@ -31,12 +28,12 @@ class Life(Calls):
         state = self.world.state
         if self.loaded is None:
             if not state.library:
-                fail(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
             self.loaded = state.loads
         if not state.loaded:
-            fail(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if self.loaded != state.loads:
-            fail(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
 
     @call(always=True)
     def nvmlInit(self) -> None:
@@ -47,7 +44,7 @@ class Life(Calls):
     def nvmlShutdown(self) -> None:
         """Undo one nvmlInit; the last one makes every handle stale and lets go of the driver."""
         if not self.users:
-            fail(pynvml.NVML_ERROR_UNINITIALIZED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         self.users -= 1
         if not self.users:
             self.forget()
@@ -90,7 +87,7 @@ class Life(Calls):
         """The command of a process that uses a GPU."""
         if any(pid in one.processes for one in self.world.state.gpus):
             return f"/usr/bin/pretend-{pid}"
-        fail(pynvml.NVML_ERROR_NOT_FOUND)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     @call()
     def nvmlGetExcludedDeviceCount(self) -> int:
@@ -100,7 +97,7 @@ class Life(Calls):
     @call()
     def nvmlGetExcludedDeviceInfoByIndex(self, index: int) -> Any:
         """A GPU the driver was told to leave out; there is none."""
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
 def _machine(calls: Calls) -> Machine:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from fake_nvml import fabric
-from fake_nvml.api.calls import Calls, call, fail
+from fake_nvml.api.calls import Calls, call
 from fake_nvml.api.identity import pci_info
 from fake_nvml.machine import FABRIC_STATES
 from fake_nvml.state import GpuState
@@ -34,7 +34,7 @@ class Links(Calls):
         """NVML_NVLINK_DEVICE_TYPE_* of the other end."""
         wire = self._active(handle, link)
         if wire.remote_type is None:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return wire.remote_type
 
     @call()
@@ -65,7 +65,7 @@ class Links(Calls):
         """Errors of a link by NVML_NVLINK_ERROR_*."""
         _check(device, link)
         if not 0 <= counter < pynvml.NVML_NVLINK_ERROR_COUNT:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return int(counter == pynvml.NVML_NVLINK_ERROR_DL_RECOVERY and link in device.down)
 
     @call()
@@ -73,7 +73,7 @@ class Links(Calls):
         """NVML_P2P_STATUS_* between two GPUs."""
         other, index = self.gpu(device2), ctypes.c_int(p2pIndex).value
         if index not in _P2P_INDICES or other is device1:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return fabric.p2p(self.world.state, device1.number, other.number, index)
 
     @call()
@@ -81,7 +81,7 @@ class Links(Calls):
         """NVML_TOPOLOGY_*: PCIe only."""
         level = self.world.machine.levels[device1.number][self.gpu(device2).number]
         if level is None:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return level
 
     @call()
@@ -110,7 +110,7 @@ class Links(Calls):
         }
         info = _target(gpuFabricInfo, *known.values())
         if not isinstance(info, known.get(info.version, ())):
-            fail(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
         _fill(device, info)
         info.healthMask = fabric.health_mask(device)
         if info.version == pynvml.nvmlGpuFabricInfo_v3:
@@ -121,28 +121,28 @@ class Links(Calls):
         _check(device, link)
         wire = fabric.active(self.world.state, device.number, link)
         if wire is None:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return wire
 
 
 def _check(device: GpuState, link: int) -> None:
     if not device.gpu.card.nvlinks:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     if not 0 <= link < device.gpu.card.nvlinks:
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
 def _target(given: Any, *kinds: Any) -> Any:
     """The structure behind byref(x) or pointer(x); what is given by value is an invalid argument."""
     found = getattr(given, "_obj", None) or getattr(given, "contents", None)
     if not isinstance(found, kinds):
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     return found
 
 
 def _fill(device: GpuState, info: Any) -> None:
     if not device.gpu.card.fabric:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     done = device.fabric_state == FABRIC_STATES["completed"]
     info.state = device.fabric_state
     info.status = device.fabric_status if done else 0

@@ -8,7 +8,7 @@ import pynvml
 
 from fake_nvml import figures
 from fake_nvml.api import since
-from fake_nvml.api.calls import Calls, Device, Mig, call, fail
+from fake_nvml.api.calls import Calls, Device, Mig, call
 from fake_nvml.state import ANY, GpuState, Process
 
 _SAMPLING_US = 167_000
@@ -38,9 +38,9 @@ class Load(Calls):
     def nvmlDeviceGetMemoryInfo(self, handle: Device, version: int | None = None) -> Any:
         """Bytes total, used and free; version 2 tells what the driver reserves apart from what is used."""
         if version and self.driver_major < since.MEMORY_V2:
-            fail(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         if version and version != pynvml.nvmlMemory_v2:
-            fail(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
         total, kept, used = _memory(handle)
         info = pynvml.c_nvmlMemory_v2_t() if version else pynvml.c_nvmlMemory_t()
         info.total, info.free = total, total - kept - used
@@ -63,16 +63,16 @@ class Load(Calls):
     def nvmlDeviceGetTemperature(self, handle: GpuState, sensor: int) -> int:
         """Degrees Celsius of the one sensor there is."""
         if sensor != pynvml.NVML_TEMPERATURE_GPU:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return figures.temperature(handle)
 
     @call()
     def nvmlDeviceGetTemperatureV(self, handle: GpuState, sensor: int, version: int = pynvml.nvmlTemperature_v1) -> int:
         """Degrees Celsius of the one sensor there is."""
         if version != pynvml.nvmlTemperature_v1:
-            fail(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
         if sensor != pynvml.NVML_TEMPERATURE_GPU:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return figures.temperature(handle)
 
     @call()
@@ -81,7 +81,7 @@ class Load(Calls):
         slowdown = handle.gpu.card.slowdown_celsius
         found = {0: slowdown + 5, 1: slowdown, 2: slowdown + 8, 3: slowdown - 2}.get(threshold)
         if found is None or (threshold == 2 and not handle.gpu.card.memory_temperature):  # noqa: PLR2004
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return found
 
     @call()
@@ -153,16 +153,16 @@ class Load(Calls):
     def nvmlDeviceGetFanSpeed(self, handle: GpuState) -> int:
         """Percent of the fan's full speed; passive cards have none."""
         if not handle.gpu.card.fan:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return round(30 + 50 * handle.meter.load)
 
     @call()
     def nvmlDeviceGetPcieThroughput(self, device: GpuState, counter: int) -> int:
         """KiB/s sent or received over PCIe."""
         if counter not in (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES):
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         if device.mig_mode:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return figures.pcie_rate(device)
 
     @call()
@@ -228,7 +228,7 @@ def _memory(device: Device) -> tuple[int, int, int]:
     """Bytes in total, kept by the driver, in use."""
     one = device.parent if isinstance(device, Mig) else device
     if one.gpu.card.memory_mib is None:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     if isinstance(device, Mig):
         total = device.device.gi.profile.memory_mib << 20
         kept = total // 128
@@ -267,7 +267,7 @@ def _clock(one: GpuState, kind: int, sm_mhz: int) -> int:
         pynvml.NVML_CLOCK_VIDEO: round(sm_mhz * 0.85),
     }.get(kind)
     if found is None:
-        fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     if not found:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return found

@@ -9,7 +9,7 @@ import pynvml
 
 from fake_nvml import mig
 from fake_nvml.api import since
-from fake_nvml.api.calls import Calls, Device, Mig, call, fail
+from fake_nvml.api.calls import Calls, Device, Mig, call
 from fake_nvml.problem import Refused
 from fake_nvml.state import GpuState
 
@@ -24,14 +24,14 @@ class Migs(Calls):
     def nvmlDeviceGetMigMode(self, device: GpuState) -> list[int]:
         """Current and pending mode."""
         if not device.gpu.card.mig_capable:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return [int(device.mig_mode), int(device.mig_pending)]
 
     @call()
     def nvmlDeviceSetMigMode(self, device: GpuState, mode: int) -> int:
         """Switch the mode; IN_USE as long as anyone, the caller included, holds the driver open."""
         if not device.gpu.card.mig_capable:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         try:
             self.world.submit({"op": "mig", "gpu": device.number, "layout": [] if mode else None})
         except Refused:
@@ -48,11 +48,11 @@ class Migs(Calls):
         """The MIG device in a slot; NOT_FOUND for an empty one."""
         slot = ctypes.c_uint(index).value
         if not device.gpu.card.mig_capable:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         if slot >= device.gpu.card.mig_devices:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         if not device.mig_mode or slot not in device.devices:
-            fail(pynvml.NVML_ERROR_NOT_FOUND)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return self.handle(device.number, device.devices[slot].serial)
 
     @call(mig=True)
@@ -104,16 +104,16 @@ class Migs(Calls):
     def nvmlDeviceGetGpuInstanceRemainingCapacity(self, device: GpuState, profileId: int) -> int:
         """How many more instances of a profile fit."""
         if not device.mig_mode:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return len(mig.room_for(device, _find(device, "id", profileId)))
 
     @call()
     def nvmlDeviceGetGpuInstanceById(self, device: GpuState, gpuInstanceId: int) -> Any:
         """A handle on a GPU instance."""
         if not device.mig_mode:
-            fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         if gpuInstanceId not in device.instances:
-            fail(pynvml.NVML_ERROR_NOT_FOUND)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return _instance_pointer(device.number, gpuInstanceId)
 
     @call()
@@ -122,7 +122,7 @@ class Migs(Calls):
         number, gi = _instance_of(gpuInstance)
         one = self.world.state.gpus[number] if 0 <= number < len(self.world.state.gpus) else None
         if one is None or gi not in one.instances:
-            fail(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         found, info = one.instances[gi], pynvml.c_nvmlGpuInstanceInfo_t()
         info.device, info.id, info.profileId = self.handle(number), gi, found.profile.id
         info.placement.start, info.placement.size = found.start, found.profile.size
@@ -130,24 +130,24 @@ class Migs(Calls):
 
     def _profile_info(self, device: GpuState, key: str, wanted: int, version: int) -> Any:
         if version not in (1, 2) or (version == 2 and self.driver_major < since.PROFILE_NAMES):  # noqa: PLR2004
-            fail(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         return _info(_find(device, key, wanted), version)
 
 
 def _mig(device: Device, otherwise: int = pynvml.NVML_ERROR_INVALID_ARGUMENT) -> Mig:
     if not isinstance(device, Mig):
-        fail(otherwise)
+        raise pynvml.NVMLError(otherwise)
     return device
 
 
 def _find(device: GpuState, key: str, wanted: int) -> Profile:
     if not device.gpu.card.mig_capable:
-        fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     for profile in device.gpu.card.profiles:
         if getattr(profile, key) == wanted:
             return profile
     known = 0 <= wanted < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
-    fail(pynvml.NVML_ERROR_NOT_SUPPORTED if known else pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED if known else pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
 def _info(profile: Profile, version: int) -> Any:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from fake_nvml.api.calls import fail
 from fake_nvml.api.events import Events
 from fake_nvml.api.fields import Fields
+from fake_nvml.api.gpm import Gpm
 from fake_nvml.api.health import Health
 from fake_nvml.api.identity import Identity
 from fake_nvml.api.life import Life
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Nvml(Events, Life, Identity, Migs, Links, Load, Health, Fields):
+class Nvml(Events, Life, Identity, Migs, Links, Load, Health, Fields, Gpm):
     """pynvml's functions as methods.
 
     Those of pynvml that are not pretended exist too and answer FUNCTION_NOT_FOUND, as they would on a driver
@@ -33,7 +33,9 @@ class Nvml(Events, Life, Identity, Migs, Links, Load, Health, Fields):
 
         def absent(*_args: object, **_kwargs: object) -> object:
             self.calls[name] += 1
-            fail(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND if self.users else pynvml.NVML_ERROR_UNINITIALIZED)
+            raise pynvml.NVMLError(
+                pynvml.NVML_ERROR_FUNCTION_NOT_FOUND if self.users else pynvml.NVML_ERROR_UNINITIALIZED
+            )
 
         return absent
 

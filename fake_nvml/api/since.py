@@ -60,4 +60,4 @@ def has_field(field: int, driver: int) -> bool:
 
 def major(version: str) -> int:
     """The major number of a driver version."""
-    return int(version.split(".")[0])
+    return int(version.partition(".")[0])
