@@ -1,0 +1,33 @@
+"""A choice of cards: what is asked, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deviceplugin.rules.prefer.cards import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which cards are wanted; sets are masks of `Cards`."""
+
+    size: int
+    candidates: int
+    """Cards that may be chosen, the forced ones among them."""
+    forced: int = 0
+    """Cards that must be chosen."""
+    available: int | None = None
+    """What the choice is taken from: the rules about what is left look at it. None: they do not apply."""
+    load: tuple[int, ...] | None = None
+    """For shares: what each card adds to the load, of which the sum shall be small (after the rules of NVLink)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The set that was chosen."""
+
+    mask: int
+    decided_by: Rule
+    """The criterion by which it beat the runner-up."""
+    exact: bool = True
+    """Whether it is proved to be the best."""
