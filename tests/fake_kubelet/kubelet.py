@@ -67,7 +67,7 @@ class FakeKubelet:
         self._manners = Manners(VERSIONS[version], self.faults, dial_timeout, drop_after)
         self._lifecycle = threading.RLock()
         self._admission = threading.Lock()
-        self._restarter: threading.Thread | None = None
+        self._restarters: list[threading.Thread] = []
         self._leaving = threading.Event()
         self._life: Life | None = None
         self.lives = 0
@@ -78,9 +78,12 @@ class FakeKubelet:
             if self._life is not None:
                 raise RuntimeError(f"the kubelet at {self.folder} runs already")
             self._leaving.clear()
-            self._life = Life(self._places, self._journal, self._manners, self._registered)
-            self.lives += 1
+            self._begin()
         return self
+
+    def _begin(self) -> None:
+        self._life = Life(self._places, self._journal, self._manners, self._registered)
+        self.lives += 1
 
     def stop(self) -> None:
         """Ends in order: sockets gone, connections closed. Does nothing if it does not run."""
@@ -94,7 +97,7 @@ class FakeKubelet:
         """Stops and starts; plugins' sockets vanish, pods stay."""
         with self._lifecycle:
             self._end(leave_files=False)
-            self.start()
+            self._begin()
 
     def replace_folder(self) -> None:
         """Ends, puts a new folder in the old one's place, and starts there; pods stay."""
@@ -103,12 +106,12 @@ class FakeKubelet:
             books = Books(self.folder)
             replace_folder(self.folder)
             books.save()
-            self.start()
+            self._begin()
 
     def _leave(self, *, leave_files: bool) -> None:
         self._leaving.set()
-        if self._restarter is not None:
-            self._restarter.join()
+        while self._restarters:
+            self._restarters.pop().join()
         with self._lifecycle:
             self._end(leave_files=leave_files)
 
@@ -124,10 +127,10 @@ class FakeKubelet:
     def _registered(self) -> None:
         pauses, self.faults.restarts_after_register = self.faults.restarts_after_register, ()
         if pauses:
-            self._restarter = threading.Thread(
-                target=self._restart_in_a_row, args=(pauses,), name="fake-kubelet-restarter"
-            )
-            self._restarter.start()
+            name = "fake-kubelet-restarter"
+            row = threading.Thread(target=self._restart_in_a_row, args=(pauses,), name=name)
+            row.start()
+            self._restarters.append(row)
 
     def _restart_in_a_row(self, pauses: tuple[float, ...]) -> None:
         for pause in pauses:
