@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from msgspec import Struct, convert, structs
 
@@ -19,6 +20,7 @@ from deviceplugin.model.errors import ConfigError
 from deviceplugin.model.snapshot import ConfigStamp
 
 _MOST_PROBLEMS = 30
+_Section = TypeVar("_Section", bound=Struct)
 
 
 class Loaded(Struct, frozen=True):
@@ -64,11 +66,10 @@ def load(
     """
     options, draft = _Draft(), _Draft()
     _read_options(flags, environ, options)
-    process = convert(options.process, ProcessOptions)
-    cluster = options.tree.get("cluster", {})
+    process = _structure(options.process, ProcessOptions)
     path: str | None = None
     try:
-        path = pick(process, convert(cluster, Cluster), names)
+        path = pick(process, _structure(options.tree.get("cluster"), Cluster), names)
         if path:
             _read_document(path, _content(path, read, options.sources.get("config-file")), draft)
     except ConfigError as error:
@@ -155,6 +156,11 @@ def _overlay(draft: _Draft, options: _Draft) -> None:
     draft.broken |= options.broken
 
 
+def _structure(tree: object, kind: type[_Section]) -> _Section:
+    """The struct of a tree of values that are known to be right; msgspec's tables are built only if there is one."""
+    return convert(tree, kind) if tree else kind()
+
+
 def _set(tree: dict[str, object], path: str, value: object) -> None:
     *sections, last = path.split(".")
     for section in sections:
@@ -174,7 +180,7 @@ def _judge(draft: _Draft, environ: Mapping[str, str]) -> tuple[Config, Mapping[s
     """The configuration of what is sound; problems and warnings of its combinations go to the draft."""
     from deviceplugin.config.check import check
 
-    config = normalise(convert(draft.tree, Config))
+    config = normalise(_structure(draft.tree, Config))
     health = without_repeats(config.health, draft.sources)
     folded = fold(health, environ, draft.sources)
     config = structs.replace(config, health=folded.section)
