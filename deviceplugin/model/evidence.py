@@ -1,6 +1,6 @@
 """What is heard of the health of the hardware: the alphabet that `rules.judge` reads.
 
-Every answer of a source is True, False, or None for "cannot tell", which changes nothing.
+`Event` and `Reading` of `model.vitals` are evidence as they are; the rest of the alphabet is here.
 """
 
 from __future__ import annotations
@@ -11,70 +11,7 @@ from types import MappingProxyType
 
 from deviceplugin.model.health import Verdict
 from deviceplugin.model.node import Node
-
-WHOLE = 0xFFFFFFFF
-"""gpuInstanceId or computeInstanceId of an event that names no instance."""
-
-
-@dataclass(frozen=True, slots=True)
-class XidSeen:
-    """An Xid event (nvmlEventTypeXidCriticalError)."""
-
-    gpu: str
-    """UUID of the physical card; empty where the driver could not tell."""
-    xid: int
-    at: float
-    """Unix time in seconds."""
-    gi: int | None = None
-    """GPU instance; None or `WHOLE`: not given."""
-    ci: int | None = None
-    """Compute instance; None or `WHOLE`: not given."""
-
-
-@dataclass(frozen=True, slots=True)
-class EccSeen:
-    """An ECC event (nvmlEventTypeSingleBitEccError, nvmlEventTypeDoubleBitEccError)."""
-
-    gpu: str
-    at: float
-    double: bool
-    """Uncorrected. Corrected errors never count."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryActionChanged:
-    """nvmlEventTypeGpuRecoveryAction: the action changed, either way. Only a reading tells which way."""
-
-    gpu: str
-
-
-@dataclass(frozen=True, slots=True)
-class StateReading:
-    """The health states of one card, read at one moment. A state is True where it is bad."""
-
-    gpu: str
-    lost: bool | None = None
-    """The driver answered GPU_IS_LOST."""
-    unanswering: bool | None = None
-    """No query was answered in time, or all with an error that is no word on the query itself."""
-    recovery_action: int | None = None
-    """Field 230: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 recover IMEX domain, ..."""
-    remap_pending: bool | None = None
-    """A row remap waits for a reset."""
-    remap_failure: bool | None = None
-    retired_pages_pending: bool | None = None
-    """Pages to be retired wait for a reset (cards without row remapping)."""
-    volatile_uncorrectable: bool | None = None
-    """Uncorrected ECC errors since the driver was loaded; counts only where rows cannot be remapped."""
-    fabric_incomplete: bool | None = None
-    """The fabric exists and its state is other than completed with success, or its health mask shows a fault."""
-    nvlink_down: bool | None = None
-    """A link that this card had is down."""
-    absent: frozenset[str] = frozenset()
-    """Names of the fields above that this card or driver does not have (NOT_SUPPORTED, FUNCTION_NOT_FOUND): unlike a
-    query that failed, their silence does not hold up a recovery."""
-    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By field name: what was seen, for people (`links 3 and 4`)."""
+from deviceplugin.model.vitals import Event, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +98,8 @@ class Tick:
 
 
 Evidence = (
-    XidSeen
-    | EccSeen
-    | RecoveryActionChanged
-    | StateReading
+    Event
+    | Reading
     | ScanSeen
     | DriverReloaded
     | TakenUp

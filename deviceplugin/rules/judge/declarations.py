@@ -1,0 +1,142 @@
+"""What is declared rather than seen: cordons, rehearsals, and that health cannot be checked at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, Injected, Injection
+from deviceplugin.model.health import Verdict
+from deviceplugin.rules.judge.address import devices
+from deviceplugin.rules.judge.draft import Draft
+from deviceplugin.rules.judge.state import Ailment, Source
+from deviceplugin.rules.judge.xids import describe
+
+PATIENCE = 3
+"""Failures of a source in a row before anything is decided."""
+
+
+def injected(draft: Draft, evidence: Injected) -> None:
+    """Takes the rehearsals that stand now."""
+    draft.injections = evidence.injections
+
+
+def checks_failed(draft: Draft, evidence: ChecksFailed) -> None:
+    """Counts a failure, and says after some whether the hardware or our own access is at fault."""
+    before = draft.sources.get(evidence.source, Source())
+    ours = _ours(draft, evidence)
+    source = Source(before.rounds + 1, ours, evidence.detail)
+    draft.sources[evidence.source] = source
+    if source.rounds < PATIENCE:
+        return
+    if not ours:
+        for gpu, code in evidence.codes.items():
+            what = f"health source {evidence.source!r}: code {code} for this GPU, {source.rounds} times in a row"
+            draft.see(Ailment(gpu, gpu, "unanswering", draft.now, draft.now, what, boot_id=draft.boot_id))
+    if source.rounds == PATIENCE or before.ours is not ours:
+        draft.notes.append(_complaint(evidence, source))
+
+
+def _ours(draft: Draft, evidence: ChecksFailed) -> bool:
+    here = {card.uuid for card in draft.cards.values() if card.present}
+    alike = len(set(evidence.codes.values())) == 1 and len(here) > 1 and here <= set(evidence.codes)
+    return not evidence.codes or evidence.openable is False or alike
+
+
+def _complaint(evidence: ChecksFailed, source: Source) -> str:
+    said = f"health source {evidence.source!r} failed {source.rounds} times in a row"
+    detail = f" ({evidence.detail})" if evidence.detail else ""
+    if not source.ours:
+        return f"{said}{detail}: the hardware is at fault, on {', '.join(sorted(evidence.codes))}"
+    nodes = "; this process cannot open the device nodes" if evidence.openable is False else ""
+    return (
+        f"{said}{detail}: this plugin's own access to the driver is at fault, not one GPU{nodes}. Check the driver, "
+        "the mounted driver root and the container's privileges; health.onCheckFailure says what holds meanwhile"
+    )
+
+
+def checks_worked(draft: Draft, evidence: ChecksWorked) -> None:
+    """The source answers."""
+    before = draft.sources.get(evidence.source, Source())
+    if before.rounds >= PATIENCE:
+        draft.notes.append(f"health source {evidence.source!r} can be read again")
+    draft.sources[evidence.source] = Source()
+
+
+def failing(source: Source) -> bool:
+    """Whether the source as a whole cannot be read."""
+    return source.ours and source.rounds >= PATIENCE
+
+
+def checked(sources: Mapping[str, Source]) -> bool:
+    """Whether any source of health can be read; before any was tried, it is hoped so."""
+    return not sources or not all(failing(source) for source in sources.values())
+
+
+def declare(draft: Draft) -> None:
+    """Brings all declared ailments in line with what is declared and which devices are there."""
+    unmatched: set[str] = set()
+    wanted: dict[str, list[Ailment]] = {"cordoned": [], "injected": []}
+    for declared in (*_cordons(draft), *_rehearsals(draft)):
+        found = _resolve(draft, declared)
+        wanted[declared.reason] += found
+        if not found:
+            unmatched.add(f"{declared.template.rule}: {declared.named!r} names no GPU or MIG instance of this node")
+    for reason, ailments in wanted.items():
+        draft.declare(reason, ailments)
+    present = [card.uuid for card in draft.cards.values() if card.present]
+    blind = not checked(draft.sources)
+    draft.declare("unchecked", [_unchecked(draft, uuid) for uuid in present] if blind else [])
+    if draft.cards:
+        draft.notes += sorted(unmatched - draft.unmatched)
+        draft.unmatched = frozenset(unmatched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    named: str
+    reason: str
+    template: Ailment
+
+
+def _template(draft: Draft, reason: str, what: str, rule: str, verdict: Verdict = Verdict.UNHEALTHY) -> Ailment:
+    return Ailment("", "", reason, draft.now, draft.now, what, rule=rule, verdict=verdict)
+
+
+def _cordons(draft: Draft) -> Iterable[_Declared]:
+    for number, cordon in enumerate(draft.policy.cordon):
+        what = f"cordoned: {cordon.reason}" if cordon.reason else "cordoned by the configuration"
+        rule = f"health.cordon[{number}]"
+        yield _Declared(str(cordon.device), "cordoned", _template(draft, "cordoned", what, rule))
+
+
+def _rehearsals(draft: Draft) -> Iterable[_Declared]:
+    for injection in draft.injections:
+        template = _template(draft, "injected", _rehearsed(injection), "health.injectFile", injection.verdict)
+        yield _Declared(injection.device, "injected", replace(template, xid=injection.xid))
+
+
+def _rehearsed(injection: Injection) -> str:
+    what = f"a rehearsal of {describe(injection.xid)}" if injection.xid else "a rehearsed fault"
+    return f"{what}: {injection.note}" if injection.note else what
+
+
+def _resolve(draft: Draft, declared: _Declared) -> list[Ailment]:
+    """The devices meant. What a name once meant it goes on to mean, though indices move when a GPU falls out."""
+    kept = [
+        (one.target, one.gpu)
+        for one in draft.ailments.values()
+        if one.reason == declared.reason and one.named == declared.named and _listed(draft, one)
+    ]
+    found = kept or [(uuid, card.uuid) for uuid, card in devices(declared.named, draft.cards.values())]
+    return [replace(declared.template, target=target, gpu=gpu, named=declared.named) for target, gpu in found]
+
+
+def _listed(draft: Draft, ailment: Ailment) -> bool:
+    card = draft.card(ailment.gpu)
+    here = card.present and ailment.target in {card.uuid, *(instance.uuid for instance in card.instances)}
+    return here or (ailment.target, "vanished") in draft.ailments or (card.uuid, "vanished") in draft.ailments
+
+
+def _unchecked(draft: Draft, uuid: str) -> Ailment:
+    return Ailment(uuid, uuid, "unchecked", draft.now, draft.now, "no source of health can be read")

@@ -1,0 +1,122 @@
+"""What the driver's events and readings say, and that it was loaded anew or taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from deviceplugin.model.evidence import DriverReloaded, TakenUp
+from deviceplugin.model.vitals import Event, EventKind, Reading
+from deviceplugin.rules.judge import xids
+from deviceplugin.rules.judge.address import instances
+from deviceplugin.rules.judge.draft import Draft
+from deviceplugin.rules.judge.state import Ailment
+from deviceplugin.rules.judge.states import RESETS, STATES, Answer, answer
+from deviceplugin.rules.judge.table import Signal
+
+_EVENTS: Mapping[EventKind, tuple[str, str]] = MappingProxyType(
+    {
+        EventKind.DOUBLE_BIT_ECC: ("ecc-double-bit", "the driver announced an uncorrectable ECC error"),
+        EventKind.DRAM_RETIREMENT: ("remap-pending", "the driver announced memory that waits to be retired"),
+        EventKind.DRAM_RETIREMENT_FAILURE: ("remap-failure", "the driver announced that retiring memory failed"),
+        EventKind.CONTAINED_POISON: ("ecc-contained", "the driver announced a contained memory error"),
+        EventKind.FATAL_POISON: ("ecc-fatal", "the driver announced an uncontained memory error"),
+        EventKind.UNAVAILABLE: ("unavailable", "the driver announced that the GPU cannot be used"),
+    }
+)
+"""Events other than Xids that count. Corrected errors do not, and a changed recovery action is only read."""
+
+
+def event_seen(draft: Draft, event: Event) -> None:
+    """Takes in one event of the driver."""
+    if not event.uuid:
+        if event.kind is EventKind.XID:
+            draft.notes.append(
+                f"{xids.describe(event.xid or 0)} came for a GPU that the driver did not name: no device is judged by "
+                "it, the states of all are read now"
+            )
+        draft.reread.extend(draft.cards)
+        return
+    draft.reread.append(event.uuid)
+    # The event's own clock may be anything; the quiet period runs from when it was heard.
+    since = event.at if 0 < event.at <= draft.now else draft.now
+    blank = Ailment(event.uuid, event.uuid, "", since, draft.now, "", boot_id=draft.boot_id)
+    if event.kind is EventKind.XID:
+        _xid(draft, event, blank)
+    elif event.kind in _EVENTS:
+        reason, what = _EVENTS[event.kind]
+        draft.see(replace(blank, reason=_pending(draft, reason, event.uuid), what=what))
+
+
+def _pending(draft: Draft, reason: str, gpu: str) -> str:
+    """What waits for a reset on this card: a remap of rows, or on older ones the retirement of pages."""
+    return "retired-pages-pending" if reason == "remap-pending" and draft.card(gpu).remaps is False else reason
+
+
+def _xid(draft: Draft, event: Event, blank: Ailment) -> None:
+    xid = event.xid
+    if xid is None or xid <= 0:
+        draft.notes.append(f"an Xid event for {blank.gpu} carried {xid}, which is no Xid: it changes nothing")
+        return
+    told = replace(blank, what=xids.describe(xid))
+    if not xids.listed(xid, draft.policy):
+        if xid == xids.RECOVERY_ACTION_CHANGED:
+            return
+        if xid == xids.REMAP_PENDING:
+            draft.see(replace(told, reason=_pending(draft, "remap-pending", blank.gpu)))
+            return
+    for target in instances(draft.card(blank.gpu), event.gi, event.ci) or (blank.gpu,):
+        draft.see(replace(told, target=target, reason=f"xid-{xid}", xid=xid))
+
+
+def reading_seen(draft: Draft, reading: Reading) -> None:
+    """Takes in the states of one card."""
+    gpu = reading.uuid
+    if not gpu:
+        draft.notes.append("a reading of health states names no GPU: it changes nothing")
+        return
+    before = draft.card(gpu)
+    if reading.alive is False:
+        draft.cards[gpu] = replace(before, gone=True)
+        _found(draft, gpu, "lost", "the driver answered GPU_IS_LOST")
+    answers = {reason: answer(reading, state) for reason, state in STATES.items()}
+    for reason, said in answers.items():
+        if said is Answer.BAD:
+            _found(draft, gpu, reason, STATES[reason].seen(reading))
+        elif said in _SIGNALS and reading.alive is True:
+            draft.tell((gpu, reason), _SIGNALS[said])
+    action = answers["recovery-action"]
+    asked = {Answer.BAD: reading.recovery_action in RESETS, Answer.GOOD: False}.get(action, before.asked_reset)
+    remaps = before.remaps if reading.remap_supported is None else reading.remap_supported
+    draft.cards[gpu] = replace(draft.card(gpu), asked_reset=asked, remaps=remaps)
+    summary = _summary([said for reason, said in answers.items() if STATES[reason].blocks])
+    if summary is Signal.DIRTY or (summary is not None and reading.alive is True):
+        own = STATES.keys()
+        draft.signal(summary, lambda one: one.gpu == gpu and one.reason not in own)
+
+
+_SIGNALS = MappingProxyType({Answer.GOOD: Signal.CLEARED, Answer.ABSENT: Signal.MUTE})
+
+
+def _found(draft: Draft, gpu: str, reason: str, what: str) -> None:
+    draft.see(Ailment(gpu, gpu, reason, draft.now, draft.now, what, boot_id=draft.boot_id))
+
+
+def _summary(answers: list[Answer]) -> Signal | None:
+    if Answer.BAD in answers:
+        return Signal.DIRTY
+    if Answer.UNKNOWN in answers:
+        return None
+    return Signal.CLEAN if Answer.GOOD in answers else Signal.MUTE
+
+
+def driver_reloaded(draft: Draft, evidence: DriverReloaded) -> None:
+    """The driver was loaded anew: a reset for all cards, or those named."""
+    draft.signal(Signal.RESET, lambda one: not evidence.gpus or one.gpu in evidence.gpus)
+
+
+def taken_up(draft: Draft, evidence: TakenUp) -> None:
+    """The driver was let go and taken up again: a reset where one was asked for."""
+    hoped = evidence.gpus | {card.uuid for card in draft.cards.values() if card.asked_reset}
+    draft.signal(Signal.RESET, lambda one: one.gpu in hoped)
