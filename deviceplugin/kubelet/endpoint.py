@@ -88,8 +88,10 @@ class Endpoint:
 
     async def run(self) -> None:
         """Serves, registers and watches until `stop` is called or the board closes."""
-        kubelet = self._settings.kubelet_path
-        unwatch = self._wiring.watch(kubelet, self._wake.set) if kubelet else lambda: None
+        watched = [self._settings.folder]
+        if self._settings.kubelet_path is not None:
+            watched.append(self._settings.kubelet_path)
+        ends = [self._wiring.watch(path, self._wake.set) for path in watched]
         try:
             async with asyncio.TaskGroup() as group:
                 aside = [group.create_task(self._follow()), group.create_task(self._sweep())]
@@ -97,7 +99,8 @@ class Endpoint:
                 for task in aside:
                     task.cancel()
         finally:
-            unwatch()
+            for end in ends:
+                end()
             await self._close_server()
             self._enter(Phase.CLOSED)
 
@@ -106,9 +109,9 @@ class Endpoint:
             self._wake.clear()
             view = self._view()
             decision = decide(view)
-            self._enter(phase(view))
             if decision.step is Step.STOP:
                 return
+            self._enter(phase(view))
             if decision.step is Step.WAIT or (decision.at or 0.0) > time.monotonic():
                 await self._wait(decision.at)
             elif decision.step is Step.SERVE:
@@ -118,6 +121,7 @@ class Endpoint:
 
     def _view(self) -> View:
         calls_kubelet = self._settings.kubelet_path is not None
+        self._registrar.look_around(self.socket_path)
         return View(
             calls_kubelet=calls_kubelet,
             needs_stream=calls_kubelet or self._settings.registration is Registration.WATCHER,
@@ -128,13 +132,17 @@ class Endpoint:
             registered_at=self._registrar.registered_at,
             streams=self._service.streams,
             streamed=self._service.opened > 0,
+            left_alone_at=self._registrar.left_alone_at,
             not_before=self._registrar.not_before,
             stream_deadline=self._settings.stream_deadline,
+            cut_grace=self._settings.cut_grace,
         )
 
     async def _wait(self, until: float | None) -> None:
         """Until something happens, or that moment, or the own socket is due for a check."""
         due = self._check_at if until is None else min(until, self._check_at)
+        if self._registrar.contested:
+            due = min(due, time.monotonic() + self._settings.rival_interval)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._wake.wait()

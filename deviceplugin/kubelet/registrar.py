@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import random
 import time
+from pathlib import Path
 
 from deviceplugin.config.document import Registration
-from deviceplugin.kubelet import registration, rivals, sockets
+from deviceplugin.kubelet import registration, sockets
 from deviceplugin.kubelet.history import History
 from deviceplugin.kubelet.observe import Observer
 from deviceplugin.kubelet.registration import Failure, RegistrationError
+from deviceplugin.kubelet.rivals import Rivals, neighbours
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.kubelet.watchdog import Identity
 
@@ -29,6 +31,8 @@ class Registrar:
         self._settings = settings
         self._observer = observer
         self._history = History(settings, random.random)
+        self._rivals = Rivals(settings.folder, resource_name)
+        self._left_alone_at: float | None = None
         self._kubelet: Identity | None = None
         self._looked = False
 
@@ -50,9 +54,31 @@ class Registrar:
         self._kubelet, self._looked = now, True
         return now
 
+    @property
+    def left_alone_at(self) -> float | None:
+        """When a rival went, of which nothing came since; None when none did."""
+        return self._left_alone_at
+
+    @property
+    def contested(self) -> bool:
+        """Whether another process serves the same resource now."""
+        return bool(self._rivals.present)
+
+    def look_around(self, own: Path | None) -> None:
+        """Looks for other processes that serve the same resource; `own` is this one's socket."""
+        before = set(self._rivals.present)
+        gone = self._rivals.look(own)
+        come = [words for path, words in self._rivals.present.items() if path not in before]
+        if come:
+            log.info("%s: served by another process too: %s", self.resource_name, ", ".join(come))
+        if gone:
+            self._left_alone_at = time.monotonic()
+            log.info("%s: no longer served by %s", self.resource_name, ", ".join(gone))
+            self._suspect(gone)
+
     def forget(self) -> None:
         """What was registered no longer stands."""
-        self.registered_with = self.registered_at = None
+        self.registered_with = self.registered_at = self._left_alone_at = None
 
     async def register(self, endpoint: str, kubelet: Identity) -> None:
         """Registers the socket with the file name `endpoint`; a failure is logged and sets the back-off."""
@@ -111,16 +137,22 @@ class Registrar:
                     f"{self._settings.stream_deadline:g} s; registering again",
                 )
             )
-        elif self._history.cut(now):
-            others = rivals.describe(self._settings.folder, self._settings.kubelet_socket)
-            self._observer.contested(self.resource_name, others)
-            log.warning(
-                "%s: the kubelet has ended the stream three times without restarting: another plugin seems to register "
-                "the same resource; other sockets in %s: %s. Run one of them only, or rename the resource",
-                self.resource_name,
-                self._settings.folder,
-                others,
-            )
+        elif self._left_alone_at is None:
+            self._suspect(())
+
+    def _suspect(self, gone: tuple[str, ...]) -> None:
+        """One more time the kubelet dropped us for no reason of its own: the third one is put down to a rival."""
+        if not self._history.cut(time.monotonic()):
+            return
+        others = ", ".join(dict.fromkeys((*gone, *neighbours(self._settings.folder, self._settings.kubelet_socket))))
+        self._observer.contested(self.resource_name, others)
+        log.warning(
+            "%s: taken away three times by a kubelet that did not restart: another plugin seems to register the same "
+            "resource; other sockets in %s: %s. Run one of them only, or rename the resource",
+            self.resource_name,
+            self._settings.folder,
+            others or "none",
+        )
 
     def _accepted(self, kubelet: Identity | None, endpoint: str) -> None:
         self.registered_with, self.registered_at = kubelet, time.monotonic()

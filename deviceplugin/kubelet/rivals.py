@@ -1,45 +1,76 @@
-"""Who else listens in the kubelet's folder: the suspects when a resource is taken away again and again."""
+"""Other processes that serve the same resource: a second instance during an update, or another plugin.
+
+The kubelet tells nobody that it was taken over, nor that the one who took over has left: then it calls nobody, while
+the first stream stays open. So their sockets are watched.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
+from deviceplugin.kubelet import sockets
+
 _UCRED = struct.Struct("3i")
-_TIMEOUT = 0.05
+_NVIDIA = re.compile(r".*nvidia.*", re.IGNORECASE)
 
 
-def describe(folder: Path, kubelet_socket: str | None) -> str:
-    """Live sockets of other processes in `folder`, with process id and name where they can be seen, or `none`."""
-    found = []
-    with contextlib.suppress(OSError):
-        for entry in sorted(folder.iterdir()):
-            if entry.name != kubelet_socket and entry.is_socket():
-                pid = _listener(entry)
-                if pid is not None and pid != os.getpid():
-                    found.append(f"{entry.name} ({_name(pid)})")
-    return ", ".join(found) or "none"
+class Rivals:
+    """Live sockets in `folder` that may serve `resource_name`, going by their names.
+
+    Of our naming those for this resource, of others' those with "nvidia" in them. To ask a plugin might disturb it.
+    """
+
+    def __init__(self, folder: Path, resource_name: str) -> None:
+        self._folder = folder
+        self._ours = re.compile(rf"nvidia-{sockets.slug(resource_name)}-[0-9a-f]{{8}}\.sock")
+        self._present: dict[Path, str] = {}
+
+    @property
+    def present(self) -> Mapping[Path, str]:
+        """Those of the last look, with process id and name where they can be seen."""
+        return self._present
+
+    def look(self, own: Path | None) -> tuple[str, ...]:
+        """Looks again; returns those that have gone since the last look."""
+        found = {}
+        for path in sockets.in_folder(self._folder, _NVIDIA):
+            suspect = self._ours.fullmatch(path.name) or not sockets.OURS.fullmatch(path.name)
+            if suspect and path != own and sockets.answers(path):
+                found[path] = self._present.get(path) or f"{path.name} ({_process(path)})"
+        gone = tuple(words for path, words in self._present.items() if path not in found)
+        self._present = found
+        return gone
 
 
-def _listener(path: Path) -> int | None:
-    """The process that listens (SO_PEERCRED), 0 when it lives in another PID namespace, None when nobody does."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_TIMEOUT)
-        try:
-            probe.connect(str(path))
-            pid: int = _UCRED.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
-        except OSError:
-            return None
-        return pid
+def neighbours(folder: Path, kubelet_socket: str | None) -> tuple[str, ...]:
+    """Every live socket of another process in `folder`, save the kubelet's."""
+    return tuple(
+        f"{path.name} ({_process(path)})"
+        for path in sockets.in_folder(folder, re.compile(".*"))
+        if path.name != kubelet_socket and sockets.answers(path) and _listener(path) != os.getpid()
+    )
 
 
-def _name(pid: int) -> str:
+def _process(path: Path) -> str:
+    pid = _listener(path)
     if not pid:
         return "a process of another container"
-    try:
+    with contextlib.suppress(OSError):
         return f"pid {pid}, {Path(f'/proc/{pid}/comm').read_text(encoding='utf-8', errors='replace').strip()}"
-    except OSError:
-        return f"pid {pid}"
+    return f"pid {pid}"
+
+
+def _listener(path: Path) -> int:
+    """The process that listens (SO_PEERCRED of unix(7)), 0 when it cannot be seen from this PID namespace."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+        probe.settimeout(0)
+        probe.connect(str(path))
+        pid: int = _UCRED.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+        return pid
+    return 0

@@ -52,6 +52,10 @@ class EndpointSettings:
     """For streams to end when the server closes."""
     settle: float = 0.05
     """Between the end of an own stream and the next Register, for the kubelet to digest the first."""
+    cut_grace: float = 0.3
+    """After another process with the same resource has gone, for the kubelet to cut our stream off if it is to."""
+    rival_interval: float = 0.5
+    """Between two looks whether another process with the same resource still lives."""
     sweep_grace: float = 1.0
     """A socket that refuses connections this long apart is a dead plugin's."""
 

@@ -17,8 +17,8 @@ from deviceplugin.model.errors import KubeletError
 LONGEST_PATH = 106
 """Bytes; sun_path of unix(7) has 108 with its end mark, and some runtimes stop one short of it."""
 _TOKEN_BYTES = 4
-_OURS = re.compile(r"nvidia-[a-z0-9-]+-[0-9a-f]{8}\.sock")
-_CONNECT_TIMEOUT = 0.2
+OURS = re.compile(r"nvidia-[a-z0-9-]+-[0-9a-f]{8}\.sock")
+"""Names that this plugin gives its sockets."""
 
 
 def slug(resource_name: str) -> str:
@@ -59,35 +59,35 @@ def identity(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-async def answers(path: Path) -> bool | None:
-    """Whether somebody listens at `path`; None when it cannot be told."""
+def answers(path: Path) -> bool | None:
+    """Whether somebody listens at `path`; None when it cannot be told. Never blocks (unix(7): no handshake)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                await asyncio.get_running_loop().sock_connect(probe, str(path))
+            probe.connect(str(path))
         except ConnectionRefusedError:
             return False
         except OSError as error:
-            # A full backlog (EAGAIN) is a live process that is busy.
+            # A full backlog is a live process that is busy.
             return True if error.errno == errno.EAGAIN else None
         return True
 
 
+def in_folder(folder: Path, names: re.Pattern[str]) -> list[Path]:
+    """Sockets in `folder` whose file names match, in order; none when the folder cannot be read."""
+    with contextlib.suppress(OSError):
+        return sorted(path for path in folder.iterdir() if names.fullmatch(path.name) and path.is_socket())
+    return []
+
+
 async def sweep(folder: Path, grace: float) -> tuple[Path, ...]:
     """Removes sockets of our naming that refuse connections twice, `grace` seconds apart; returns their paths."""
-    refused = {path: identity(path) for path in _sockets(folder) if await answers(path) is False}
+    refused = {path: identity(path) for path in in_folder(folder, OURS) if answers(path) is False}
     if not refused:
         return ()
     await asyncio.sleep(grace)
-    dead = [path for path, was in refused.items() if identity(path) == was and await answers(path) is False]
+    dead = [path for path, was in refused.items() if identity(path) == was and answers(path) is False]
     for path in dead:
         with contextlib.suppress(OSError):
             path.unlink()
     return tuple(dead)
-
-
-def _sockets(folder: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.is_socket()]
-    return []

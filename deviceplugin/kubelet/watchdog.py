@@ -44,9 +44,13 @@ class View:
     streams: int = 0
     streamed: bool = False
     """A stream was opened since the last registration was begun."""
+    left_alone_at: float | None = None
+    """When another process that served the same resource went, and the kubelet may be calling nobody since."""
     not_before: float = 0.0
     """Back-off: nothing is tried earlier."""
     stream_deadline: float = 5.0
+    cut_grace: float = 0.3
+    """Seconds in which the kubelet would cut a stream off that its latest registrant's end concerns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,10 @@ TABLE: tuple[Row, ...] = (
     (
         lambda v: v.calls_kubelet and v.registered_with != v.kubelet,
         lambda v: Decision(Step.REGISTER, v.not_before, "the kubelet's socket is a new one"),
+    ),
+    (
+        lambda v: v.streams > 0 and v.left_alone_at is not None,
+        lambda v: Decision(_again(v), (v.left_alone_at or 0.0) + v.cut_grace, "another plugin took over and has gone"),
     ),
     (lambda v: v.streams > 0, lambda _: Decision(Step.WAIT)),
     (lambda v: v.streamed, lambda v: Decision(_again(v), v.not_before, "the kubelet's stream has ended")),
@@ -100,8 +108,6 @@ def _again(view: View) -> Step:
 
 def phase(view: View) -> Phase:
     """How far an endpoint has come in this view."""
-    if view.stopping:
-        return Phase.CLOSED
     if not view.serving:
         return Phase.STARTING
     if view.streams:
