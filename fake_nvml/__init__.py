@@ -26,8 +26,7 @@ from pathlib import Path
 
 from fake_nvml.fake import Fake
 from fake_nvml.machine import UnknownMachine, names
-from fake_nvml.problem import InUse, Refused
-from fake_nvml.topotext import Malformed
+from fake_nvml.problem import InUse, Malformed, Refused
 
 __all__ = ["Fake", "InUse", "Malformed", "Refused", "UnknownMachine", "attach", "names", "open"]
 

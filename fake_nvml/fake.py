@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +34,7 @@ class Fake:
     def __init__(self, spec: str | None, root: Path | None, clock: Callable[[], float] = time.time) -> None:
         given = root or (Path(named) if (named := os.environ.get(ROOT_VARIABLE)) else None)
         self._own = given is None
-        self.root: Path = (given or Path(tempfile.mkdtemp(prefix="fake-nvml-"))).absolute()
+        self.root: Path = (given or _own_folder()).absolute()
         self._open = True
         try:
             self._world = World(self.root, spec, clock)
@@ -76,6 +74,8 @@ class Fake:
 
     def _sweep(self) -> None:
         if self._own:
+            import shutil
+
             shutil.rmtree(self.root, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -219,6 +219,12 @@ class Fake:
         if state == "version" and version is None:
             raise Refused("driver version: which? (for example 580.95.05)")
         self.do("driver", force=force, **orders[_one_of(state, tuple(orders))])
+
+
+def _own_folder() -> Path:
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="fake-nvml-"))
 
 
 def _one_of(given: str, known: tuple[str, ...]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ class Holders:
 
     def enter(self) -> None:
         """Be a holder from now on."""
-        path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(file, fcntl.LOCK_EX)
         self._mine = (path, file)

@@ -5,6 +5,8 @@ The whole picture is computed from the state and the folder is made equal to it.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import uuid
 from typing import TYPE_CHECKING
 
@@ -25,21 +27,40 @@ def render(root: Path, state: State) -> None:
     """Make the folders under a root show the machine as it is now."""
     wanted = picture(state)
     for folder in _OWNED:
-        top = root / folder
-        top.mkdir(parents=True, exist_ok=True)
-        for path in sorted(top.rglob("*"), reverse=True):
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif str(path.relative_to(root)) not in wanted:
-                path.unlink()
+        for place, inner, files in os.walk(root / folder, topdown=False):
+            for name in files:
+                path = os.path.join(place, name)  # noqa: PTH118  hundreds of them at every start
+                if os.path.relpath(path, root) not in wanted:
+                    os.unlink(path)  # noqa: PTH108
+            if inner or files:
+                _prune(place)
+    made: set[str] = set()
     for name, text in wanted.items():
-        path = root / name
-        if not path.exists() or path.read_text() != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{path.name}.new")
-            fresh.write_text(text)
-            fresh.replace(path)
+        folder = os.path.dirname(name)  # noqa: PTH120
+        if folder not in made:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            made.add(folder)
+        _write(f"{root}/{name}", text)
+
+
+def _prune(place: str) -> None:
+    """Remove a folder if nothing is left in it."""
+    with contextlib.suppress(OSError):
+        os.rmdir(place)  # noqa: PTH106
+
+
+def _write(path: str, text: str) -> None:
+    """Make a file say something; one that says something else is replaced whole."""
+    try:
+        with open(path, "x") as fresh:  # noqa: PTH123
+            fresh.write(text)
+    except FileExistsError:
+        with open(path) as old:  # noqa: PTH123
+            if old.read() == text:
+                return
+        with open(f"{path}.new", "w") as fresh:  # noqa: PTH123
+            fresh.write(text)
+        os.replace(f"{path}.new", path)  # noqa: PTH105
 
 
 def picture(state: State) -> dict[str, str]:

@@ -17,7 +17,7 @@ CORRECTED, UNCORRECTED = 0, 1
 VOLATILE, AGGREGATE = 0, 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GpuInstance:
     """A slice of a GPU, holding compute instances."""
 
@@ -26,7 +26,7 @@ class GpuInstance:
     start: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MigDevice:
     """A compute instance in its GPU instance: what MIG hands out as a device."""
 
@@ -42,7 +42,7 @@ class MigDevice:
         return self.gi.profile.name if whole else f"{self.slices}c.{self.gi.profile.name}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Process:
     """A process that uses a GPU, as the driver lists it."""
 
@@ -52,7 +52,7 @@ class Process:
     ci: int = ANY
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Meter:
     """The load since a moment, and what went before: enough to give every counter at any time."""
 
@@ -76,7 +76,7 @@ class Meter:
         return max(0.0, now - self.born)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GpuState:
     """One GPU's mutable side."""
 
@@ -122,7 +122,7 @@ class GpuState:
         return f"MIG-{uuid.uuid5(_NAMESPACE, f'{self.gpu.uuid}/{device.serial}')}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Event:
     """Something the driver tells those who wait for it."""
 
@@ -133,7 +133,7 @@ class Event:
     ci: int = ANY
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class State:
     """The whole machine's mutable side."""
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fake_nvml.problem import Malformed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,16 +20,6 @@ _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 # distances in the words of the legend -> NVML_TOPOLOGY_*; SOC is what SYS was called once
 LEVELS = {"PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50, "SOC": 50}
-
-
-class Malformed(ValueError):  # noqa: N818  the word for it
-    """The text is no topology matrix; the message says where it stops being one."""
-
-    def __init__(self, line: int, column: int, what: str, path: str = "") -> None:
-        super().__init__(f"{path and path + ': '}line {line}, column {column}: {what}")
-        self.line = line
-        self.column = column
-        self.what = what
 
 
 @dataclass(frozen=True, slots=True)

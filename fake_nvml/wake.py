@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,7 @@ class Bell:
         """Start answering our door (once; later calls do nothing)."""
         if self._thread is not None:
             return
-        self._door = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._door = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
         os.mkfifo(self._door)
         self._pipe = os.open(self._door, os.O_RDWR | os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._answer, name="fake-nvml-bell", daemon=True)

@@ -99,6 +99,10 @@ class Calls:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         if not since.has_call(name, self.driver_major):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        self.check_driver()
+
+    def check_driver(self) -> None:
+        """Refuse where the driver under the library is another one than it was, or gone."""
         if self.loaded != self.world.state.loads:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
         if not self.world.state.loaded:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FOREVER = 0xFFFFFFFF
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class EventSet:
     """What one set waits for, and what has come and was not fetched yet."""
 
@@ -102,6 +102,7 @@ class Events(Calls):
         while True:
             if not self.users or self.closed:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+            self.check_driver()
             found = self._set(handle)
             if found.queue:
                 return self._data(found.queue.popleft())
