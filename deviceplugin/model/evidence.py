@@ -27,6 +27,8 @@ class DriverReloaded:
 
     gpus: frozenset[str] = frozenset()
     """Empty: all."""
+    boot_id: str = ""
+    """Identity of the boot and load from now on, for the state file; empty: as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def _summary(answers: list[Answer]) -> Signal | None:
 
 def driver_reloaded(draft: Draft, evidence: DriverReloaded) -> None:
     """The driver was loaded anew: a reset for all cards, or those named."""
+    draft.boot_id = evidence.boot_id or draft.boot_id
     draft.signal(Signal.RESET, lambda one: not evidence.gpus or one.gpu in evidence.gpus)
 
 
