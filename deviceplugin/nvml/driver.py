@@ -192,6 +192,8 @@ class Driver:
     def _begin(self) -> None:
         if self._initialised:
             return
+        if self.released:
+            raise NvmlError(_RELEASED, code=Code.UNINITIALIZED)
         api = self.api
         try:
             _initialise(api)

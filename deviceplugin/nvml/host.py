@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -36,6 +37,15 @@ def exists(root: str, path: str) -> bool:
         return seen(root, path).exists()
     except OSError:
         return False
+
+
+def openable(root: str, path: str) -> bool:
+    """Whether this process can open a device node; only a missing node or a missing right says no."""
+    try:
+        os.close(os.open(seen(root, path), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENXIO, errno.EACCES, errno.EPERM}
+    return True
 
 
 def sysfs_name(pci: str) -> str | None:

@@ -1,0 +1,251 @@
+"""The thread that waits for the driver's events, and keeps waiting whatever the driver does.
+
+A wait that fails is answered by a new event set at once, then with a growing delay; after some failures NVML is taken
+up anew; only after some more is it called a failure, with what is needed to tell sick hardware from a plugin that has
+lost its own access. State changes are told once each, not once per attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from threading import Event as Flag
+from threading import Thread
+from types import MappingProxyType
+
+from deviceplugin.model.errors import NvmlError
+from deviceplugin.model.evidence import ChecksFailed, ChecksWorked
+from deviceplugin.model.node import Gpu
+from deviceplugin.model.vitals import Event
+from deviceplugin.nvml import host
+from deviceplugin.nvml.api import NvmlApi
+from deviceplugin.nvml.codes import Code
+from deviceplugin.nvml.driver import Driver
+from deviceplugin.nvml.eventset import EventSet, Refusal
+
+__all__ = ["Event", "EventStatus", "EventThread", "EventTiming", "WatchState"]
+
+SOURCE = "events"
+_MOST_DOUBLINGS = 20
+
+
+class WatchState(StrEnum):
+    """What the thread is doing."""
+
+    IDLE = "idle"
+    """There is no card to watch, or the driver is released."""
+    WATCHING = "watching"
+    RETRYING = "retrying"
+    """Waiting failed; a new event set is being tried."""
+    FAILED = "failed"
+    """Waiting failed many times in a row. It is still being tried."""
+    UNSUPPORTED = "unsupported"
+    """No card here has events."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class EventStatus:
+    """The thread's account of itself; replaced whole at each change."""
+
+    state: WatchState = WatchState.IDLE
+    detail: str = ""
+    """The call and code that failed."""
+    failures: int = 0
+    """In a row."""
+    registered: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Mask of nvmlEventType by UUID of the cards that are heard."""
+    refused: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+    """Cards that are not heard, and why."""
+    openable: bool | None = None
+    """Whether this process can open the device nodes; looked at when waiting has failed."""
+
+    def evidence(self) -> ChecksFailed | ChecksWorked | None:
+        """What this says of the source `events`; None where it says nothing yet."""
+        if self.state is WatchState.FAILED:
+            codes = {uuid: refusal.code for uuid, refusal in self.refused.items()}
+            return ChecksFailed(SOURCE, self.detail, MappingProxyType(codes), self.openable)
+        return ChecksWorked(SOURCE) if self.state is WatchState.WATCHING else None
+
+
+@dataclass(frozen=True, slots=True)
+class EventTiming:
+    """Periods in seconds, and numbers of failures in a row."""
+
+    wait: float = 0.2
+    """One wait in the driver: how soon a stop, or another set of cards, is noticed."""
+    first_delay: float = 0.1
+    longest_delay: float = 30.0
+    retry_refused: float = 60.0
+    renew_after: int = 3
+    decide_after: int = 5
+
+
+class EventThread:
+    """Waits for events of the cards it was told to watch, on a daemon thread."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        deliver: Callable[[Event], None],
+        changed: Callable[[EventStatus], None] = lambda _status: None,
+        timing: EventTiming | None = None,
+    ) -> None:
+        """Both callables are called on the thread; RuntimeError from them (a closed loop) ends it."""
+        self._driver = driver
+        self._deliver = deliver
+        self._changed = changed
+        self._timing = timing or EventTiming()
+        self._wanted: tuple[Gpu, ...] = ()
+        self._stopping = False
+        self._wake = Flag()
+        self._since = 0.0
+        self._failures = 0
+        self._status = EventStatus()
+        self._set: EventSet | None = None
+        self._generation = 0
+        self._suspect = False
+        self._thread = Thread(target=self._run, name="nvml-events", daemon=True)
+
+    @property
+    def status(self) -> EventStatus:
+        """What the thread last said of itself."""
+        return self._status
+
+    @property
+    def age(self) -> float:
+        """Seconds in the present call of the driver, 0 outside: more than a few mean that it hangs."""
+        since = self._since
+        return time.monotonic() - since if since else 0.0
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def watch(self, gpus: Sequence[Gpu]) -> None:
+        """Watches these cards from now on; also to be called when a released driver was taken up again."""
+        if {(gpu.uuid, gpu.minor) for gpu in gpus} != {(gpu.uuid, gpu.minor) for gpu in self._wanted}:
+            self._wanted = tuple(gpus)
+        self._wake.set()
+
+    def stop(self, timeout: float = 0.28) -> bool:
+        """Ends the thread; whether it had ended in time. One that hangs in the driver is left behind."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                wanted = self._wanted
+                if not wanted or self._driver.released:
+                    self._set = None
+                    self._tell(EventStatus())
+                    self._rest(None)
+                    continue
+                try:
+                    self._watch(wanted)
+                except NvmlError as error:
+                    self._since = 0.0
+                    if not self._driver.released:
+                        self._failed(error, wanted)
+            self._tell(EventStatus(WatchState.STOPPED))
+        except RuntimeError:
+            return
+
+    def _watch(self, wanted: tuple[Gpu, ...]) -> None:
+        """Delivers events until something else is wanted, or the driver was taken up anew."""
+        events = self._open(wanted)
+        if not events.registered:
+            self._tell(EventStatus(WatchState.UNSUPPORTED, refused=MappingProxyType(dict(events.refused))))
+            self._rest(self._timing.retry_refused)
+            return
+        if not self._failures:
+            self._watching(events)
+        retry = time.monotonic() + self._timing.retry_refused
+        while not self._stopping and self._wanted is wanted and not self._driver.released:
+            with self._call():
+                if self._driver.generation != self._generation:
+                    return
+                event = events.wait(round(self._timing.wait * 1000))
+                if time.monotonic() >= retry:
+                    retry += self._timing.retry_refused
+                    events.retry()
+            self._failures, self._suspect = 0, False
+            self._watching(events)
+            if event is not None:
+                self._deliver(event)
+
+    def _open(self, wanted: tuple[Gpu, ...]) -> EventSet:
+        """A new set, made before the old one is freed so that nothing falls between them."""
+        with self._call() as api:
+            old = self._set if self._generation == self._driver.generation else None
+            self._generation = self._driver.generation
+            events = self._set = EventSet.create(api)
+            for gpu in wanted:
+                events.register(gpu.uuid, check=self._suspect)
+            if old is not None:
+                old.free()
+        if not events.registered and not all(refusal.lasting for refusal in events.refused.values()):
+            raise events.first_refusal()
+        return events
+
+    def _failed(self, error: NvmlError, wanted: tuple[Gpu, ...]) -> None:
+        self._failures += 1
+        self._suspect = error.code == Code.GPU_IS_LOST
+        decided = self._failures >= self._timing.decide_after
+        self._tell(
+            EventStatus(
+                WatchState.FAILED if decided else WatchState.RETRYING,
+                detail=f"{error}, {self._failures} times in a row",
+                failures=self._failures,
+                refused=MappingProxyType(dict(self._set.refused) if self._set else {}),
+                openable=_openable(self._driver.host_root, wanted),
+            )
+        )
+        if self._failures == self._timing.renew_after:
+            self._renew()
+        doublings = min(self._failures - 2, _MOST_DOUBLINGS)
+        longest = self._timing.longest_delay
+        self._rest(0 if doublings < 0 else min(self._timing.first_delay * 2**doublings, longest))
+
+    def _renew(self) -> None:
+        self._since = time.monotonic()
+        try:
+            self._driver.renew()
+        except NvmlError:
+            pass  # The next attempt meets the same error, and tells it.
+        finally:
+            self._since = 0.0
+
+    @contextmanager
+    def _call(self) -> Iterator[NvmlApi]:
+        self._since = time.monotonic()
+        with self._driver.session() as api:
+            yield api
+        self._since = 0.0
+
+    def _rest(self, seconds: float | None) -> None:
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _watching(self, events: EventSet) -> None:
+        if self._status.state is not WatchState.WATCHING or self._status.registered != events.registered:
+            heard, refused = MappingProxyType(dict(events.registered)), MappingProxyType(dict(events.refused))
+            self._tell(EventStatus(WatchState.WATCHING, registered=heard, refused=refused))
+
+    def _tell(self, status: EventStatus) -> None:
+        before, self._status = self._status, status
+        if (before.state, before.registered, before.refused) != (status.state, status.registered, status.refused):
+            self._changed(status)
+
+
+def _openable(host_root: str, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether this process can open the control node and the nodes of these cards."""
+    nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{gpu.minor}" for gpu in gpus if gpu.minor is not None)]
+    return all(host.openable(host_root, node) for node in nodes)

@@ -1,0 +1,101 @@
+"""What sampling learns about cards and need not ask again: their handles, and what they do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from deviceplugin.model.node import Gpu
+from deviceplugin.nvml.api import Handle, NvmlApi, Struct
+from deviceplugin.nvml.codes import ABSENT, Code
+from deviceplugin.nvml.inquiry import Inquiry, call_name
+
+Answer = TypeVar("Answer")
+Field = int | tuple[int, int]
+"""A field id, or the id and its scope."""
+
+ALL_LINKS = 0xFFFFFFFF
+_UNKNOWN_FIELD = ABSENT | {Code.INVALID_ARGUMENT}
+_STALE = frozenset({Code.INVALID_ARGUMENT, Code.GPU_IS_LOST, Code.NOT_FOUND})
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+_GONE = Code.NOT_FOUND, Code.GPU_IS_LOST
+
+
+class Recall:
+    """Memory of one sampler; forgotten when the driver is initialised anew, or a card changes its MIG mode."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._handles: dict[str, Handle] = {}
+        self._modes: dict[str, bool | None] = {}
+        self._absent: set[tuple[str, Any]] = set()
+
+    def at(self, generation: int) -> None:
+        """Forgets everything learnt before this initialisation of the driver."""
+        if generation != self._generation:
+            self._generation = generation
+            self._handles.clear()
+            self._absent.clear()
+
+    def card(self, inquiry: Inquiry, api: NvmlApi, gpu: Gpu) -> Handle | None:
+        """Handle of a card; None where the driver gives none."""
+        if self._modes.get(gpu.uuid, gpu.mig_enabled) != gpu.mig_enabled:
+            self._absent = {(uuid, what) for uuid, what in self._absent if uuid != gpu.uuid}
+        self._modes[gpu.uuid] = gpu.mig_enabled
+        return self.device(inquiry, api, gpu.uuid)
+
+    def device(self, inquiry: Inquiry, api: NvmlApi, uuid: str) -> Handle | None:
+        """Handle of a card or MIG instance by UUID."""
+        if uuid not in self._handles:
+            handle = inquiry.ask(uuid, api.nvmlDeviceGetHandleByUUID, uuid)
+            if handle is None:
+                return None
+            self._handles[uuid] = handle
+        return self._handles[uuid]
+
+    def ask(
+        self, inquiry: Inquiry, uuid: str, call: Callable[..., Answer], handle: Handle, *arguments: Any
+    ) -> Answer | None:
+        """An answer about a device; what it does not have is asked once."""
+        what = (call_name(call), *arguments)
+        if self.lacks(uuid, what):
+            return None
+        answer = inquiry.ask(uuid, call, handle, *arguments, expected=ABSENT)
+        if answer is None and inquiry.code in ABSENT:
+            self._absent.add((uuid, what))
+        elif inquiry.code in _STALE:
+            self._handles.pop(uuid, None)
+        return answer
+
+    def lacks(self, uuid: str, what: Any) -> bool:
+        """Whether a device is known not to have something."""
+        return (uuid, what) in self._absent
+
+    def fields(
+        self, inquiry: Inquiry, api: NvmlApi, handle: Handle, uuid: str, wanted: Sequence[Field]
+    ) -> Mapping[Field, float]:
+        """Values of fields, in one call; those that are missing or make no sense are left out."""
+        known = [field for field in wanted if not self.lacks(uuid, field)]
+        if not known:
+            return {}
+        values = self.ask(inquiry, uuid, api.nvmlDeviceGetFieldValues, handle, known) if known else None
+        found: dict[Field, float] = {}
+        for field, value in zip(known, values or (), strict=False):
+            if value.nvmlReturn in _UNKNOWN_FIELD:
+                self._absent.add((uuid, field))
+            elif value.nvmlReturn != Code.SUCCESS:
+                inquiry.failed(uuid, "nvmlDeviceGetFieldValues", value.nvmlReturn)
+            elif (number := _number(value)) is not None:
+                found[field] = number
+            else:
+                inquiry.garbage(
+                    uuid, "nvmlDeviceGetFieldValues", f"a value of type {value.valueType} for field {field}"
+                )
+        return found
+
+
+def _number(value: Struct) -> float | None:
+    if not 0 <= value.valueType < len(_VALUES):
+        return None
+    number: float = getattr(value.value, _VALUES[value.valueType])
+    return number if number >= 0 else None

@@ -1,0 +1,57 @@
+"""Sampling: health states on one period, load on another, both on the thread for calls that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from deviceplugin.model.node import Gpu, Node
+from deviceplugin.model.vitals import Load, Reading
+from deviceplugin.nvml.driver import Driver
+from deviceplugin.nvml.inquiry import Inquiry
+from deviceplugin.nvml.load import LoadReader
+from deviceplugin.nvml.recall import Recall
+from deviceplugin.nvml.states import StateReader
+
+
+class Vitals:
+    """Reads states and load of a node; remembers what cards do not have, until the driver is initialised anew.
+
+    Not for several threads at once: one worker calls it.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._recall = Recall()
+        self._states = StateReader()
+        self._load = LoadReader(self._recall)
+
+    def read_states(self, node: Node) -> tuple[Reading, ...]:
+        """Health states, one reading per card of the node.
+
+        Raises:
+            NvmlError: The driver as a whole is out of reach, or released.
+        """
+        with self._driver.session() as api:
+            return self._states.read(api, self._driver.generation, node)
+
+    def read_load(self, node: Node, *, per_link: bool = False) -> Load:
+        """Load of all cards and MIG instances of the node, in one pass.
+
+        Args:
+            node: Whose cards to read.
+            per_link: Also the counters of each NVLink.
+
+        Raises:
+            NvmlError: The driver as a whole is out of reach, or released.
+        """
+        began = time.monotonic()
+        inquiry = Inquiry()
+        with self._driver.session() as api:
+            self._recall.at(self._driver.generation)
+            gpus = tuple(self._load.read(inquiry, api, gpu, per_link=per_link) for gpu in _answering(node.gpus))
+        return Load(at=time.time(), seconds=time.monotonic() - began, gpus=gpus, problems=inquiry.problems)
+
+
+def _answering(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    return [gpu for gpu in gpus if not gpu.lost]
