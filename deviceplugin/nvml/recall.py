@@ -18,7 +18,6 @@ ALL_LINKS = 0xFFFFFFFF
 _UNKNOWN_FIELD = ABSENT | {Code.INVALID_ARGUMENT}
 _STALE = frozenset({Code.INVALID_ARGUMENT, Code.GPU_IS_LOST, Code.NOT_FOUND})
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_GONE = Code.NOT_FOUND, Code.GPU_IS_LOST
 
 
 class Recall:
@@ -61,10 +60,7 @@ class Recall:
         if self.lacks(uuid, what):
             return None
         answer = inquiry.ask(uuid, call, handle, *arguments, expected=ABSENT)
-        if answer is None and inquiry.code in ABSENT:
-            self._absent.add((uuid, what))
-        elif inquiry.code in _STALE:
-            self._handles.pop(uuid, None)
+        self._learn(inquiry.code, uuid, what)
         return answer
 
     def lacks(self, uuid: str, what: Any) -> bool:
@@ -78,7 +74,9 @@ class Recall:
         known = [field for field in wanted if not self.lacks(uuid, field)]
         if not known:
             return {}
-        values = self.ask(inquiry, uuid, api.nvmlDeviceGetFieldValues, handle, known) if known else None
+        values = inquiry.ask(uuid, api.nvmlDeviceGetFieldValues, handle, known, expected=ABSENT)
+        for field in known if values is None else ():
+            self._learn(inquiry.code, uuid, field)
         found: dict[Field, float] = {}
         for field, value in zip(known, values or (), strict=False):
             if value.nvmlReturn in _UNKNOWN_FIELD:
@@ -92,6 +90,12 @@ class Recall:
                     uuid, "nvmlDeviceGetFieldValues", f"a value of type {value.valueType} for field {field}"
                 )
         return found
+
+    def _learn(self, code: int, uuid: str, what: Any) -> None:
+        if code in ABSENT:
+            self._absent.add((uuid, what))
+        elif code in _STALE:
+            self._handles.pop(uuid, None)
 
 
 def _number(value: Struct) -> float | None:
