@@ -65,7 +65,7 @@ class Context:
         driver = self.open_driver()
         driver.initialise()
         try:
-            return probe(driver.api, driver.host_root, self.loaded.config.flags.gfd.machine_type_file)
+            return probe(driver.api, driver.host_root, machine_type_file=self.loaded.config.flags.gfd.machine_type_file)
         finally:
             driver.shutdown()
 
