@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from deviceplugin.config.wording import quote
+
 _UNITS: dict[str, int] = {"": 1} | {
     unit: base**power
     for power, (binary, decimal) in enumerate((("Ki", "k"), ("Mi", "M"), ("Gi", "G"), ("Ti", "T")), start=1)
@@ -44,7 +46,7 @@ def parse_amount(text: str) -> int:
     """
     match = _AMOUNT.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"must be an amount such as 8Gi or 500Mi, is {text!r}")
+        raise ValueError(f"must be an amount such as 8Gi or 500M (units Ki Mi Gi Ti k M G T), is {quote(text)}")
     return round(float(match[1]) * _UNITS[match[2]])
 
 
@@ -56,5 +58,5 @@ def parse_bound(text: str) -> MemoryBound:
     """
     match = _BOUND.fullmatch(text.strip())
     if not match:
-        raise ValueError(f'must be a comparison such as ">=80Gi" or "<24Gi", is {text!r}')
+        raise ValueError(f'must be a comparison such as ">=80Gi" or "<24Gi", is {quote(text)}')
     return MemoryBound(match[1], parse_amount(match[2]))

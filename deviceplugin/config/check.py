@@ -12,7 +12,8 @@ from deviceplugin.config.effective import flatten
 from deviceplugin.config.finding import Finding, problem, warning
 from deviceplugin.config.names import annotation_fault
 from deviceplugin.config.table import BY_PATH
-from deviceplugin.config.values import Kind, quote
+from deviceplugin.config.values import Kind
+from deviceplugin.config.wording import quote
 
 _MAY_BE_ZERO = frozenset({"health.quietPeriod", "daemon.vanishedGrace"})
 _PORTS = range(65536)
@@ -33,7 +34,7 @@ def _version(config: Config) -> Iterator[Finding]:
 def _scalars(config: Config) -> Iterator[Finding]:
     for path, value in flatten(config):
         option = BY_PATH.get(path)
-        if option is None:
+        if option is None or (path == "flags.nvidiaDevRoot" and value == config.flags.nvidia_driver_root):
             continue
         if option.kind is Kind.PATH and value and not str(value).startswith("/"):
             yield problem(f"must be an absolute path, is {quote(str(value))}; begin it with /", path)

@@ -8,9 +8,10 @@ from deviceplugin.config.amounts import parse_bound
 from deviceplugin.config.document import Config, MigStrategy, Pattern
 from deviceplugin.config.finding import Finding, problem, warning
 from deviceplugin.config.names import resource_fault
-from deviceplugin.config.values import quote
+from deviceplugin.config.wording import quote
 
 _REGULAR = (".*", "^", "$", "|", "\\")
+"""Signs of a regular expression; the first of them is at home in MIG profiles, `1g.*`."""
 
 
 def check_patterns(config: Config) -> Iterator[Finding]:
@@ -19,7 +20,7 @@ def check_patterns(config: Config) -> Iterator[Finding]:
         everything: int | None = None
         for number, pattern in enumerate(patterns):
             path = f"resources.{block}[{number}]"
-            yield from _pattern(pattern, path)
+            yield from _pattern(pattern, path, _REGULAR if block == "gpus" else _REGULAR[1:])
             if everything is not None:
                 yield warning(
                     f"is never reached: resources.{block}[{everything}] matches all; put it before that", path
@@ -30,12 +31,12 @@ def check_patterns(config: Config) -> Iterator[Finding]:
         yield warning("has no effect under migStrategy none; write single or mixed", "resources.mig")
 
 
-def _pattern(pattern: Pattern, path: str) -> Iterator[Finding]:
+def _pattern(pattern: Pattern, path: str, regular: tuple[str, ...]) -> Iterator[Finding]:
     for name in ("pattern", "pci"):
         text = getattr(pattern, name)
         if text is not None and not text.strip():
             yield problem('is empty and matches nothing; write "*" for everything', f"{path}.{name}")
-        if text and any(sign in text for sign in _REGULAR):
+        if text and any(sign in text for sign in regular):
             yield warning(f"only * is special in {quote(text)}; it is no regular expression", f"{path}.{name}")
     if pattern.name and (fault := resource_fault(pattern.name)):
         yield problem(fault, f"{path}.name")

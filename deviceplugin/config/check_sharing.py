@@ -9,7 +9,7 @@ from deviceplugin.config.amounts import parse_amount
 from deviceplugin.config.document import Config, MigStrategy, Replicas, Replicated
 from deviceplugin.config.finding import Finding, problem
 from deviceplugin.config.names import resource_fault, shared_name
-from deviceplugin.config.values import quote
+from deviceplugin.config.wording import quote
 
 MOST_MPS_CLIENTS = 48
 """Clients of one MPS server on compute capability 7.5 and later; earlier ones take 16, which only a node can tell."""
@@ -63,7 +63,8 @@ def _devices(entry: Replicas, path: str) -> Iterator[Finding]:
     devices = entry.devices
     if isinstance(devices, str):
         if devices != "all":
-            yield problem(f"must be all, a count, or a list such as [0, GPU-...], is {quote(devices)}", path)
+            hint = f"; {devices} without quotes is a count, [{devices}] an index" if devices.isdecimal() else ""
+            yield problem(f"must be all, a count, or a list such as [0, GPU-...], is {quote(devices)}{hint}", path)
         return
     if isinstance(devices, int):
         if devices < 1:

@@ -10,8 +10,9 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from deviceplugin.config import parse, suggest
 from deviceplugin.config.document import Config, Document
 from deviceplugin.config.durations import parse_duration
-from deviceplugin.config.shapes import Key, Shape, keys
-from deviceplugin.config.values import FALSE, TRUE, choose, integer, quote
+from deviceplugin.config.shapes import Shape, keys
+from deviceplugin.config.values import FALSE, TRUE, choose, integer
+from deviceplugin.config.wording import quote
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _YES = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
@@ -64,6 +65,7 @@ class _Walk:
     def __init__(self, budget: int) -> None:
         self.found = Found(values={}, places={}, problems=[], warnings=[], broken=set())
         self._budget = budget
+        self._said: set[tuple[str, str]] = set()
 
     def value(self, node: Node, shape: Shape, path: str) -> object:
         """The value, or _BROKEN once its problems are noted."""
@@ -82,7 +84,7 @@ class _Walk:
             return self._list(node, shape.items, path)
         if isinstance(node, ScalarNode):
             return self._scalar(node, shape, path)
-        return self._report(node, path, f"must be {shape.wanted()}, is {_describe(node)}")
+        return self._report(node, path, f"must be {shape.wanted()}, is {_describe(node, shape)}")
 
     def _report(self, node: Node, path: str, sentence: str) -> _Broken:
         self.found.problems.append((_place(node), path, sentence))
@@ -127,16 +129,12 @@ class _Walk:
             if not _is_null(value_node):
                 values[name] = self.value(value_node, known[name].shape, here)
                 self.found.places[here] = _place(key_node)
-        complete = self._complete(node, known, values, path)
-        sound = {name: value for name, value in values.items() if value is not _BROKEN}
-        return sound if complete else _BROKEN
-
-    def _complete(self, node: Node, known: dict[str, Key], values: dict[str, object], path: str) -> bool:
-        missing = [name for name, key in known.items() if key.required and name not in values]
-        for name in missing:
-            self._report(node, path, f"lacks {name}; {suggest.example(name)}")
-        broken = [name for name, key in known.items() if key.required and values.get(name) is _BROKEN]
-        return not missing and not broken
+        for name in (name for name, key in known.items() if key.required):
+            if name not in values:
+                self._report(node, path, f"lacks {name}; {suggest.example(name)}")
+            if values.get(name, _BROKEN) is _BROKEN:
+                values[name] = suggest.stand_in(name)
+        return {name: value for name, value in values.items() if value is not _BROKEN}
 
     def _pairs(self, node: MappingNode, path: str) -> Iterator[tuple[Node, Node]]:
         """The pairs of a mapping, then those that `<<` merges into it and it does not give itself."""
@@ -168,7 +166,9 @@ class _Walk:
         here = f"{path}.{node.value}" if path else str(node.value)
         verdict = suggest.unknown(str(node.value), section, path)
         if verdict.problem:
-            self._report(node, here, verdict.problem)
+            repeated = (path, verdict.problem) in self._said
+            self._said.add((path, verdict.problem))
+            self._report(node, here, "is not known here, see above" if repeated else verdict.problem)
         if verdict.warning:
             self.found.warnings.append((_place(node), here, verdict.warning))
         return verdict.key
@@ -239,5 +239,9 @@ def _is_null(node: Node) -> bool:
     return isinstance(node, ScalarNode) and node.value in _NULLS and _is_plain(node)
 
 
-def _describe(node: Node) -> str:
-    return "a section" if isinstance(node, MappingNode) else "a list"
+def _describe(node: Node, shape: Shape) -> str:
+    if isinstance(node, MappingNode):
+        if any(not isinstance(key, ScalarNode) for key, _ in node.value):
+            return 'a template "{{ ... }}" that was not rendered'
+        return 'a section; put "- " before its first key' if shape.items else "a section"
+    return 'a list; remove the "- "' if shape.section else "a list"

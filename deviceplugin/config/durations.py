@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from deviceplugin.config.wording import quote
+
 _NANOSECONDS = {
     "ns": 1,
     "us": 10**3,
@@ -45,7 +47,7 @@ def _nanoseconds(text: str) -> int:
     if re.fullmatch(_COUNT, text):
         return int(text)
     if not re.fullmatch(_WHOLE, text):
-        raise ValueError(f"must be a duration such as 30s or 1m30s, is {text!r}")
+        raise ValueError(f"must be a duration such as 30s or 1m30s, is {quote(text)}")
     size = sum(round(float(number) * _NANOSECONDS[unit]) for number, unit in re.findall(_PART, text))
     return -size if text.startswith("-") else size
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 from deviceplugin.config.document import Config
 from deviceplugin.config.durations import format_duration
 from deviceplugin.config.table import BY_PATH
-from deviceplugin.config.values import Kind, quote
+from deviceplugin.config.values import Kind
+from deviceplugin.config.wording import quote
 
 _PLAIN = r"[A-Za-z/][A-Za-z0-9/._-]*"
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 from deviceplugin.config.document import Config, ProcessOptions
 from deviceplugin.config.effective import flatten, spell
 from deviceplugin.config.table import OPTIONS, OURS, UPSTREAM, Option
-from deviceplugin.config.values import FALSE, LISTS, TRUE, Kind, nearest
+from deviceplugin.config.values import FALSE, LISTS, TRUE, Kind
+from deviceplugin.config.wording import nearest
 from deviceplugin.model.errors import ConfigError
 
 __all__ = ["OPTIONS", "Option", "add_arguments", "as_markdown", "given", "parse"]
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 action=_Keep,
                 dest=option.name,
                 default=argparse.SUPPRESS,
-                metavar=option.variables[0],
+                metavar=option.name.upper().replace("-", "_"),
                 help=_help(option),
                 nargs="?" if option.kind is Kind.BOOL else None,
                 const="true" if option.kind is Kind.BOOL else None,

@@ -7,7 +7,7 @@ from yaml._yaml import CParser
 from yaml.reader import ReaderError
 
 from deviceplugin.config.origin import LARGEST
-from deviceplugin.config.values import quote
+from deviceplugin.config.wording import quote
 
 PLAIN = ""
 """Tag of a node that has none of its own, of scalars only without quotes: what is wanted there decides what it is."""
@@ -115,4 +115,6 @@ def _explain(error: MarkedYAMLError, text: str) -> UnreadableError:
     rest = line[mark.column :].strip()
     bracket = context is not None and context.line < mark.line and "',' or" in problem
     opened = f" (opened on line {context.line + 1})" if context and bracket else ""
+    if "another document" in problem:
+        return UnreadableError(remedy, place)
     return UnreadableError(f"is no YAML: {problem}{f' at {quote(rest)}' if rest else ''}{opened}; {remedy}", place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from deviceplugin.config.document import Cluster, Fallback, ProcessOptions
-from deviceplugin.config.values import nearest
+from deviceplugin.config.wording import nearest
 from deviceplugin.model.errors import ConfigError
 
 NAMED = "default"

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from deviceplugin.config.document import Config, Document
 from deviceplugin.config.shapes import all_keys, keys
-from deviceplugin.config.values import nearest, quote
+from deviceplugin.config.wording import nearest, quote
 
 MANIFEST = (
     "is a Kubernetes manifest; give the plugin the text under its data (of a ConfigMap) or config.map (of Helm values)"
@@ -36,7 +36,10 @@ _EXAMPLES = {
     "resources": 'list at least one resource, "- name: nvidia.com/gpu" and below it "replicas: 4"',
 }
 
+_STAND_INS: dict[str, object] = {"name": "unnamed", "pattern": "*", "replicas": 2, "device": "unnamed", "resources": []}
+
 _PLACES_SHOWN = 2
+_ALMOST = 0.8
 
 
 class Verdict(Struct, frozen=True):
@@ -57,6 +60,11 @@ def example(name: str) -> str:
     return _EXAMPLES[name]
 
 
+def stand_in(name: str) -> object:
+    """A value for a required key whose own is missing or wrong, so that the rest can be judged."""
+    return _STAND_INS[name]
+
+
 def unknown(name: str, section: type[Document], path: str) -> Verdict:
     """What to make of a key that the section at this path does not have."""
     here = f"{path}.{name}" if path else name
@@ -73,12 +81,13 @@ def unknown(name: str, section: type[Document], path: str) -> Verdict:
 
 
 def _hint(name: str, section: type[Document], path: str) -> str:
-    elsewhere = [above or "the top" for above, key in all_keys(Config) if key.lower() == name.lower() and above != path]
+    elsewhere = [above for above, key in all_keys(Config) if key.lower() == name.lower() and above != path]
     if elsewhere:
-        return f"it belongs under {' or '.join(elsewhere[:_PLACES_SHOWN])}"
+        elsewhere.sort(key=lambda above: not above.startswith(path))
+        return f"it belongs under {' or '.join(above or 'the top' for above in elsewhere[:_PLACES_SHOWN])}"
     if near := nearest(name, list(keys(section))):
         return f"did you mean {near}?"
-    if near := nearest(name, [key for _, key in all_keys(Config)]):
+    if near := nearest(name, [key for _, key in all_keys(Config)], _ALMOST):
         above = next(above for above, key in all_keys(Config) if key == near)
         return f"did you mean {near} under {above or 'the top'}?"
     spaces = f"{quote(name)} holds a blank; " if " " in name.strip() else ""

@@ -35,19 +35,19 @@ class Option(Struct, frozen=True):
 def _option(
     name: str, path: str | None, kind: Kind | type[StrEnum], text: str, /, also: str = "", **rest: bool | str
 ) -> Option:
-    """A row. `also` holds further flags and variables; an enumeration as `kind` gives the choices."""
+    """A row. `also`: further flags and variables; `only`: all variables there are; an enumeration gives the choices."""
     words = also.split()
     flags = tuple(word for word in words if word.startswith("-"))
-    variables = tuple(word for word in words if not word.startswith("-"))
+    variables = (name.upper().replace("-", "_"), *(word for word in words if not word.startswith("-")))
+    only = rest.pop("only", None)
     choices = () if isinstance(kind, Kind) else tuple(str(member) for member in kind)
     listed = bool(rest.pop("listed", False))
-    chosen = kind if isinstance(kind, Kind) else Kind.CHOICES if listed else Kind.CHOICE
     return Option(
         name,
         (f"--{name}", *flags),
-        (name.upper().replace("-", "_"), *variables),
+        variables if only is None else tuple(str(only).split()),
         path,
-        chosen,
+        kind if isinstance(kind, Kind) else Kind.CHOICES if listed else Kind.CHOICE,
         text,
         choices,
         **rest,  # type: ignore[arg-type]
@@ -61,6 +61,7 @@ def _theirs(
 
 
 _NO_RESTART = "an Unhealthy device needs no restart here; drop it"
+_FEW_CALLS = "calls to the API server are too few to be limited; drop it"
 _IN_CLUSTER = "the pod's own service account is used; drop it"
 
 UPSTREAM: tuple[Option, ...] = (
@@ -84,14 +85,16 @@ UPSTREAM: tuple[Option, ...] = (
         "flags.nvidiaDriverRoot",
         Kind.PATH,
         "root of the driver installation on the host",
-        "--nvidia-driver-root NVIDIA_DRIVER_ROOT",
+        "--nvidia-driver-root",
+        only="NVIDIA_DRIVER_ROOT",
     ),
     _theirs(
         "dev-root",
         "flags.nvidiaDevRoot",
         Kind.PATH,
         "host folder that holds dev/nvidia*; empty: the driver root",
-        "--nvidia-dev-root NVIDIA_DEV_ROOT",
+        "--nvidia-dev-root",
+        only="NVIDIA_DEV_ROOT",
     ),
     _theirs("gdrcopy-enabled", "flags.gdrcopyEnabled", Kind.BOOL, "give containers GDRCopy"),
     _theirs("gds-enabled", "flags.gdsEnabled", Kind.BOOL, "give containers GPUDirect Storage"),
@@ -138,15 +141,18 @@ UPSTREAM: tuple[Option, ...] = (
         doc.AllocationPolicy,
         "how shares are chosen; spread and strict are ours",
     ),
-    _theirs("oneshot", "flags.gfd.oneshot", Kind.BOOL, "label once and exit", "GFD_ONESHOT"),
-    _theirs("no-timestamp", "flags.gfd.noTimestamp", Kind.BOOL, "no timestamp label", "GFD_NO_TIMESTAMP"),
-    _theirs("sleep-interval", "flags.gfd.sleepInterval", Kind.DURATION, "between two labellings", "GFD_SLEEP_INTERVAL"),
+    _theirs("oneshot", "flags.gfd.oneshot", Kind.BOOL, "label once and exit", only="GFD_ONESHOT"),
+    _theirs("no-timestamp", "flags.gfd.noTimestamp", Kind.BOOL, "no timestamp label", only="GFD_NO_TIMESTAMP"),
+    _theirs(
+        "sleep-interval", "flags.gfd.sleepInterval", Kind.DURATION, "between two labellings", only="GFD_SLEEP_INTERVAL"
+    ),
     _theirs(
         "output-file",
         "flags.gfd.outputFile",
         Kind.PATH,
         "feature file of the labels; empty: standard output",
-        "--output -o GFD_OUTPUT_FILE",
+        "--output -o",
+        only="GFD_OUTPUT_FILE",
         blank=True,
     ),
     _theirs(
@@ -154,7 +160,7 @@ UPSTREAM: tuple[Option, ...] = (
         "flags.gfd.machineTypeFile",
         Kind.PATH,
         "file that holds the machine's product name",
-        "GFD_MACHINE_TYPE_FILE",
+        only="GFD_MACHINE_TYPE_FILE",
     ),
     _theirs("imex-channel-ids", "imex.channelIDs", Kind.INTEGERS, "IMEX channels for every container; only 0"),
     _theirs("imex-required", "imex.required", Kind.BOOL, "fail a container when its IMEX channel is missing"),
@@ -180,13 +186,13 @@ UPSTREAM: tuple[Option, ...] = (
         listed=True,
     ),
     _theirs("restart-on-device-unhealthy", None, Kind.BOOL, "no effect", idle=_NO_RESTART),
-    _theirs("kubeconfig", None, Kind.PATH, "no effect", idle=_IN_CLUSTER),
-    _theirs("kube-api-qps", None, Kind.TEXT, "no effect", idle="calls are too few to be limited; drop it"),
-    _theirs("kube-api-burst", None, Kind.TEXT, "no effect", idle="calls are too few to be limited; drop it"),
+    _theirs("kubeconfig", None, Kind.PATH, "no effect", only="", idle=_IN_CLUSTER),
+    _theirs("kube-api-qps", None, Kind.TEXT, "no effect", only="", idle=_FEW_CALLS),
+    _theirs("kube-api-burst", None, Kind.TEXT, "no effect", only="", idle=_FEW_CALLS),
 )
 
 OURS: tuple[Option, ...] = (
-    _option("config-dir", None, Kind.PATH, "folder of several named configurations", "CONFIG_FILE_SRCDIR"),
+    _option("config-dir", None, Kind.PATH, "folder of several named configurations"),
     _option("config-name", None, Kind.TEXT, "which configuration of --config-dir"),
     _option("driver", None, Kind.TEXT, "nvml, or fake:<machine or .topo file> for a dry run"),
     _option("nvml-library", None, Kind.PATH, "libnvidia-ml.so.1 itself; empty: looked for"),

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from deviceplugin.config.durations import parse_duration
+from deviceplugin.config.wording import nearest, quote
 
 if TYPE_CHECKING:
     from deviceplugin.config.table import Option
@@ -18,7 +19,6 @@ FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 # Patterns are compiled when first used: start-up pays for what it reads.
 _INTEGER = r"[+-]?(?:0|[1-9]\d*|0x[0-9a-fA-F]+|0o[0-7]+)"
-_LONG = 40
 
 
 class Kind(StrEnum):
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
     BOOL = "true or false"
     TEXT = "text"
-    PATH = "absolute path"
+    PATH = "path"
     DURATION = "duration"
     INTEGERS = "list of whole numbers"
     TEXTS = "list of texts"
@@ -35,22 +35,6 @@ class Kind(StrEnum):
 
 
 LISTS = frozenset({Kind.INTEGERS, Kind.TEXTS, Kind.CHOICES})
-
-
-def quote(text: str, longest: int | None = _LONG) -> str:
-    """The text in double quotes and in one line, cut where it is longer than that."""
-    from json import dumps
-
-    return dumps(text if longest is None or len(text) <= longest else text[: longest - 3] + "...", ensure_ascii=False)
-
-
-def nearest(word: str, known: list[str]) -> str | None:
-    """The known word that is most like this one, whatever the case; None if none is."""
-    from difflib import get_close_matches
-
-    by_fold = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(word.lower(), by_fold, n=1, cutoff=0.6)
-    return by_fold[found[0]] if found else None
 
 
 def choose(text: str, choices: tuple[str, ...]) -> str:

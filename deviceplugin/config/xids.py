@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, structs
 
 from deviceplugin.config.document import HealthPolicy, HealthSection, UnknownXid
-from deviceplugin.config.origin import Origin, Source, source_of
+from deviceplugin.config.origin import Origin, Source
 
 DISABLE = "DP_DISABLE_HEALTHCHECKS"
 ENABLE = "DP_ENABLE_HEALTHCHECKS"
@@ -34,7 +34,7 @@ class Folded(Struct, frozen=True):
 
 def without_repeats(section: HealthSection, sources: Mapping[str, Source]) -> HealthSection:
     """Xids that a given list names leave the lists that hold by default."""
-    given = {name for name in _LISTS if source_of(f"health.{name}", sources).origin is not Origin.DEFAULT}
+    given = {name for name in _LISTS if f"health.{name}" in sources}
     named = {xid for name in given for xid in getattr(section, name)}
     rest = {name: tuple(x for x in getattr(section, name) if x not in named) for name in _LISTS if name not in given}
     return structs.replace(section, **rest)
@@ -53,7 +53,7 @@ def fold(section: HealthSection, environ: Mapping[str, str], sources: Mapping[st
     kept = {
         name: value
         for name, value in changes.items()
-        if value != getattr(section, name) and source_of(_path(name), sources).origin is not Origin.FLAG
+        if value != getattr(section, name) and sources.get(_path(name), Source()).origin is not Origin.FLAG
     }
     cause = Source(Origin.VARIABLE, ENABLE if on else DISABLE)
     return Folded(structs.replace(section, **kept), {_path(name): cause for name in kept}, bad_off + bad_on)
