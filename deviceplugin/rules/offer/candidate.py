@@ -31,6 +31,11 @@ class Candidate:
         return None if self.instance is None else self.instance.profile
 
     @property
+    def complete(self) -> bool:
+        """Not a MIG instance whose compute instance is smaller than its GPU instance."""
+        return self.instance is None or self.instance.complete
+
+    @property
     def label(self) -> str:
         """How messages name it: kind, index and UUID."""
         kind = "GPU" if self.instance is None else "MIG instance"

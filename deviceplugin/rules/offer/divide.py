@@ -93,16 +93,13 @@ def _empty(gpu: Gpu) -> LeftOut:
 
 def _flaw(part: Candidate) -> LeftOut | None:
     """Why an instance cannot be offered, None if it can."""
-    instance = part.instance
-    if instance is None:
-        return None
-    if not instance.complete:
+    if not part.complete:
         return part.left_out(
             "partial-compute-instance",
-            f"({instance.profile or 'profile unknown'}) has a compute instance smaller than its GPU instance; "
+            f"({part.profile or 'profile unknown'}) has a compute instance smaller than its GPU instance; "
             "make one compute instance that fills it (nvidia-smi mig -cci)",
         )
-    if instance.profile is None:
+    if part.profile is None:
         return part.left_out(
             "mig-profile-unknown",
             "has a profile that nothing tells; create the instance again, or update the driver",
