@@ -53,7 +53,7 @@ class Endpoint:
         self._settings = settings
         self._wiring = wiring
         self._service = Service(resource_name, board, wiring.rules, wiring.observer)
-        self._service.on_streams = self._streams_changed
+        self._service.on_watched = self._watched
         self._registrar = Registrar(resource_name, settings, wiring.observer)
         self._wake = asyncio.Event()
         self._stopping = False
@@ -130,8 +130,8 @@ class Endpoint:
             kubelet=self._registrar.look(),
             registered_with=self._registrar.registered_with,
             registered_at=self._registrar.registered_at,
-            streams=self._service.streams,
-            streamed=self._service.opened > 0,
+            watched=self._service.watched,
+            streamed=self._service.opened,
             left_alone_at=self._registrar.left_alone_at,
             not_before=self._registrar.not_before,
             stream_deadline=self._settings.stream_deadline,
@@ -149,7 +149,8 @@ class Endpoint:
         if time.monotonic() >= self._check_at:
             self._check_at = time.monotonic() + self._settings.check_interval
             self._registrar.remind()
-            if self._server is not None and not await self._answers():
+            # Twice, since a process that was held up fails the first call when it goes on.
+            if self._server is not None and not await self._answers() and not await self._answers():
                 await self._close_server()
 
     async def _serve(self, why: str) -> None:
@@ -180,7 +181,7 @@ class Endpoint:
 
     async def _register(self, kubelet: Identity, why: str) -> None:
         log.debug("%s: registering: %s", self.resource_name, why)
-        self._registrar.about_to_register(kubelet, streamed=self._service.opened > 0)
+        self._registrar.about_to_register(kubelet, streamed=self._service.opened)
         self._registrar.forget()
         had_streams = self._service.streams > 0
         # The end of an old stream makes the kubelet cut its newest one off, so the old one goes first.
@@ -232,8 +233,11 @@ class Endpoint:
             self._registrar.told(self._server.name, error)
             self._wake.set()
 
-    def _streams_changed(self) -> None:
-        self._registrar.streams_changed(self._service.streams, self._service.opened)
+    def _watched(self) -> None:
+        if self._service.watched:
+            self._registrar.stream_opened()
+        elif self._service.opened:
+            self._registrar.stream_lost()
         self._wake.set()
 
     def _enter(self, phase_now: Phase) -> None:

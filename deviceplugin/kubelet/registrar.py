@@ -18,6 +18,9 @@ from deviceplugin.kubelet.watchdog import Identity
 
 log = logging.getLogger(__name__)
 
+_LEAVING = 2.0
+"""Seconds that a process may take from the end of its streams to the end of its socket."""
+
 
 class Registrar:
     """Registers one resource and keeps the books on it. All of it runs on the event loop."""
@@ -33,6 +36,8 @@ class Registrar:
         self._history = History(settings, random.random)
         self._rivals = Rivals(settings.folder, resource_name)
         self._left_alone_at: float | None = None
+        self._cut_at = -_LEAVING
+        self._cut_beside: frozenset[Path] = frozenset()
         self._kubelet: Identity | None = None
         self._looked = False
 
@@ -72,9 +77,12 @@ class Registrar:
         if come:
             log.info("%s: served by another process too: %s", self.resource_name, ", ".join(come))
         if gone:
-            self._left_alone_at = time.monotonic()
-            log.info("%s: no longer served by %s", self.resource_name, ", ".join(gone))
-            self._suspect(gone)
+            log.info("%s: no longer served by %s", self.resource_name, ", ".join(gone.values()))
+            # One whose end has just cut us off took nothing with it that was not registered again since.
+            now = time.monotonic()
+            if not (gone.keys() <= self._cut_beside and now - self._cut_at < _LEAVING):
+                self._left_alone_at = now
+                self._suspect(tuple(gone.values()))
 
     def forget(self) -> None:
         """What was registered no longer stands."""
@@ -113,15 +121,17 @@ class Registrar:
                 RegistrationError(Failure.SILENT, f"the kubelet is silent: it has not asked for the socket in {folder}")
             )
 
-    def streams_changed(self, streams: int, opened: int) -> None:
-        """Streams are open; some were opened since the last registration."""
-        now = time.monotonic()
-        if streams == 1 and opened == 1:
-            self._history.opened(now)
-            self.trouble = ""
-        elif streams == 0 and opened:
-            pause = self._history.lost(now)
-            log.info("%s: the kubelet ended the stream; registering again in %.1f s", self.resource_name, pause)
+    def stream_opened(self) -> None:
+        """The kubelet opened its stream."""
+        self._history.opened(time.monotonic())
+        self.trouble = ""
+
+    def stream_lost(self) -> None:
+        """The kubelet's stream ended, and not by us."""
+        self._cut_at = time.monotonic()
+        self._cut_beside = frozenset(self._rivals.present)
+        pause = self._history.lost(self._cut_at)
+        log.info("%s: the kubelet's stream has ended; registering again in %.1f s", self.resource_name, pause)
 
     def about_to_register(self, kubelet: Identity, *, streamed: bool) -> None:
         """Looks at why this is necessary: one kubelet that keeps ending or never opens the stream is noticed."""

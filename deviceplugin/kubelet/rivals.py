@@ -36,14 +36,14 @@ class Rivals:
         """Those of the last look, with process id and name where they can be seen."""
         return self._present
 
-    def look(self, own: Path | None) -> tuple[str, ...]:
+    def look(self, own: Path | None) -> Mapping[Path, str]:
         """Looks again; returns those that have gone since the last look."""
         found = {}
         for path in sockets.in_folder(self._folder, _NVIDIA):
             suspect = self._ours.fullmatch(path.name) or not sockets.OURS.fullmatch(path.name)
             if suspect and path != own and sockets.answers(path):
                 found[path] = self._present.get(path) or f"{path.name} ({_process(path)})"
-        gone = tuple(words for path, words in self._present.items() if path not in found)
+        gone = {path: words for path, words in self._present.items() if path not in found}
         self._present = found
         return gone
 

@@ -70,10 +70,12 @@ class Service:
         self.resource_name = resource_name
         self.streams = 0
         """Open ListAndWatch streams."""
-        self.opened = 0
-        """Streams opened since the last `end_streams`."""
-        self.on_streams: Callable[[], None] = lambda: None
-        """Called whenever `streams` has changed."""
+        self.watched = False
+        """Whether the kubelet's stream is open: the first one after a registration, others are onlookers."""
+        self.opened = False
+        """Whether it was opened since the last `end_streams`."""
+        self.on_watched: Callable[[], None] = lambda: None
+        """Called whenever `watched` has changed."""
         self._board = board
         self._rules = rules
         self._observer = observer
@@ -111,7 +113,7 @@ class Service:
         """Lets every open stream send its last list and end; False when one did not within `timeout` seconds."""
         self.refresh()
         self._generation += 1
-        self.opened = 0
+        self.watched = self.opened = False
         self._wake()
         deadline = time.monotonic() + timeout
         while self.streams and (left := deadline - time.monotonic()) > 0:
@@ -130,7 +132,7 @@ class Service:
     async def _list_and_watch(self, _request: bytes, context: Context) -> None:
         generation = self._generation
         sent: messages.Frame | None = None
-        self._count(+1)
+        by_kubelet = self._open()
         try:
             while True:
                 frame, news = self._frame, self._news
@@ -143,7 +145,7 @@ class Service:
                 else:
                     await news.wait()
         finally:
-            self._count(-1)
+            self._close(by_kubelet=by_kubelet and generation == self._generation)
 
     async def _allocate(self, request: wire.AllocateRequest, context: Context) -> bytes:
         began = time.perf_counter()
@@ -215,15 +217,23 @@ class Service:
             frame.unhealthy,
         )
 
-    def _count(self, change: int) -> None:
-        self.streams += change
-        if change > 0:
-            self.opened += 1
-            self._observer.stream_opened(self.resource_name)
-        else:
-            self._observer.stream_closed(self.resource_name)
+    def _open(self) -> bool:
+        """Counts a stream; whether it is the kubelet's."""
+        self.streams += 1
+        self._observer.stream_opened(self.resource_name)
+        if self.watched:
+            return False
+        self.watched = self.opened = True
+        self.on_watched()
+        return True
+
+    def _close(self, *, by_kubelet: bool) -> None:
+        self.streams -= 1
+        self._observer.stream_closed(self.resource_name)
         self._wake()
-        self.on_streams()
+        if by_kubelet:
+            self.watched = False
+            self.on_watched()
 
     def _wake(self) -> None:
         self._news.set()

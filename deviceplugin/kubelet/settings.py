@@ -48,7 +48,7 @@ class EndpointSettings:
     check_interval: float = 30.0
     """Between two calls of the own socket."""
     check_timeout: float = 2.0
-    close_timeout: float = 0.15
+    close_timeout: float = 0.1
     """For streams to end when the server closes."""
     settle: float = 0.05
     """Between the end of an own stream and the next Register, for the kubelet to digest the first."""

@@ -41,9 +41,10 @@ class View:
     registered_with: Identity | None = None
     registered_at: float | None = None
     """When the kubelet last accepted; None before, and after the registration proved void."""
-    streams: int = 0
+    watched: bool = False
+    """The kubelet's stream is open."""
     streamed: bool = False
-    """A stream was opened since the last registration was begun."""
+    """It was opened since the last registration was begun."""
     left_alone_at: float | None = None
     """When another process that served the same resource went, and the kubelet may be calling nobody since."""
     not_before: float = 0.0
@@ -78,10 +79,10 @@ TABLE: tuple[Row, ...] = (
         lambda v: Decision(Step.REGISTER, v.not_before, "the kubelet's socket is a new one"),
     ),
     (
-        lambda v: v.streams > 0 and v.left_alone_at is not None,
+        lambda v: v.watched and v.left_alone_at is not None,
         lambda v: Decision(_again(v), (v.left_alone_at or 0.0) + v.cut_grace, "another plugin took over and has gone"),
     ),
-    (lambda v: v.streams > 0, lambda _: Decision(Step.WAIT)),
+    (lambda v: v.watched, lambda _: Decision(Step.WAIT)),
     (lambda v: v.streamed, lambda v: Decision(_again(v), v.not_before, "the kubelet's stream has ended")),
     (lambda v: v.registered_at is None, lambda _: Decision(Step.WAIT, why="the kubelet has not asked yet")),
     (
@@ -110,7 +111,7 @@ def phase(view: View) -> Phase:
     """How far an endpoint has come in this view."""
     if not view.serving:
         return Phase.STARTING
-    if view.streams:
+    if view.watched:
         return Phase.STREAMING
     current = not view.calls_kubelet or view.registered_with == view.kubelet
     return Phase.REGISTERED if view.registered_at is not None and current else Phase.SERVING

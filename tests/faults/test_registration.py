@@ -73,6 +73,16 @@ def test_R1_a_stream_that_the_kubelet_ends_is_registered_again_within_seconds(
             assert time.monotonic() - began < 2
 
 
+def test_R1_an_onlooker_does_not_hide_that_the_kubelets_stream_is_lost(kubelet: FakeKubelet, folder: Path) -> None:
+    with Plugin(folder, OFFER) as plugin:
+        streaming(kubelet, plugin)
+        with another_stream(plugin.socket()) as frames:
+            assert next(frames)
+            kubelet.cut_stream(GPU)
+            wait_until(lambda: len(kubelet.registrations) == 2, what="a registration anew")
+            streaming(kubelet, plugin)
+
+
 def test_R1_the_pauses_between_registrations_grow(kubelet: FakeKubelet, folder: Path) -> None:
     with Plugin(folder, OFFER, replace(QUICK, backoff=replace(QUICK.backoff, first=0.1, jitter=0))) as plugin:
         for turn in range(1, 5):
@@ -147,7 +157,7 @@ def test_R4_a_stream_that_fails_ends_alone_and_the_next_one_begins_with_the_whol
 
 
 def test_R5_every_stream_sees_the_newest_list_and_a_reader_that_stands_still_holds_up_nobody(
-    kubelet: FakeKubelet, folder: Path
+    kubelet: FakeKubelet, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Plugin(folder, offering(gpu=shares(8, 1000))) as plugin:
         kubelet.wait_for(GPU, healthy=8000, streams=1)
@@ -163,6 +173,12 @@ def test_R5_every_stream_sees_the_newest_list_and_a_reader_that_stands_still_hol
             while sizes[-1] > sizes[0] / 2:
                 sizes.append(len(next(still)))
             assert len(sizes) < 32, "a slow reader is to skip to the newest"
+            for turn in range(30):
+                plugin.publish(with_sick(offering(gpu=shares(8, 1000)), f"GPU-{turn % 8}"))
+            began = time.monotonic()
+            plugin.leave()
+            assert time.monotonic() - began < 0.3
+    assert "Traceback" not in caplog.text
 
 
 def test_R5_a_change_while_there_is_no_stream_is_in_the_first_list_of_the_next(
@@ -216,6 +232,9 @@ def test_R7_a_newcomer_takes_over_and_is_registered_again_within_a_second_of_the
             wait_until(lambda: len(kubelet.registrations) == 3, what="the newcomer to register again", timeout=1)
             streaming(kubelet, newcomer)
             assert time.monotonic() - left < 1
+            wait_until(lambda: not newcomer.endpoint()._registrar.contested, what="the leaver to be gone")
+            wait_until(lambda: time.monotonic() - left > 0.5, what="half a second more", interval=0.1)
+            assert len(kubelet.registrations) == 3, "registered again without need"
             assert newcomer.socket() == kept
             assert kept.exists()
 
