@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from deviceplugin.model.health import Transition
+
 
 class Phase(StrEnum):
     """How far a resource has got with the kubelet."""
@@ -22,22 +24,6 @@ class Phase(StrEnum):
     REGISTERED = "registered"
     STREAMING = "streaming"
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One change of a device's health, for the log, the metric and the status page alike."""
-
-    at: float
-    """Unix time in seconds."""
-    uuid: str
-    pci: str
-    gpu_index: int
-    to: str
-    """`unhealthy`, `healthy` or `rank-last`."""
-    reason: str
-    rule: str
-    detail: str
 
 
 @dataclass(slots=True)
@@ -72,7 +58,7 @@ class Ledger:
         self._phases: dict[str, Phase] = {}
         self._streams: dict[str, int] = {}
         self._times: dict[str, float] = {}
-        self.turns: deque[Turn] = deque(maxlen=keep)
+        self.turns: deque[Transition] = deque(maxlen=keep)
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Adds to a counter; the meaning of the labels is in the web door's table of metrics."""
@@ -107,7 +93,7 @@ class Ledger:
             if resource in self._phases:
                 self._streams[resource] = max(0, self._streams.get(resource, 0) + change)
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: Transition) -> None:
         """Notes a change of health."""
         self.turns.append(turn)
         self.count("health_transitions", turn.uuid, turn.to, turn.reason)

@@ -1,4 +1,5 @@
-from deviceplugin.ledger import DURATION_BOUNDS, Ledger, Phase, Turn
+from deviceplugin.ledger import DURATION_BOUNDS, Ledger, Phase
+from deviceplugin.model.health import Transition, Verdict
 
 
 def test_counts_add_up_by_labels() -> None:
@@ -42,7 +43,10 @@ def test_phases_and_streams_end_with_their_resource() -> None:
 def test_turns_are_kept_in_order_and_counted() -> None:
     ledger = Ledger(keep=2)
     for number in range(3):
-        ledger.turn(Turn(number, "GPU-a", "0", 0, "unhealthy", f"xid-{number}", "health.fatal", ""))
+        sick = Transition(
+            number, "GPU-a", "0", 0, Verdict.HEALTHY, Verdict.UNHEALTHY, f"xid-{number}", "health.fatal", ""
+        )
+        ledger.turn(sick)
     assert [turn.reason for turn in ledger.turns] == ["xid-1", "xid-2"]
     assert ledger.counts["health_transitions", ("GPU-a", "unhealthy", "xid-0")] == 1
 

@@ -1,0 +1,47 @@
+"""`gpu-device-plugin serve`: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+
+from deviceplugin.cli import logs
+from deviceplugin.cli.context import Context
+
+FRESH = "GPU_DEVICE_PLUGIN_FRESH_PROCESS"
+"""Set for a process that was begun to load a new driver library."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """No options of its own."""
+    del parser
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    """Runs until SIGTERM or SIGINT; replaces the process where only a fresh one can load the driver."""
+    del arguments
+    process = context.loaded.process
+    logs.configure(process.log_format, process.log_level)
+    driver = context.open_driver()
+    fresh = bool(os.environ.pop(FRESH, ""))
+
+    from deviceplugin.daemon import Daemon, Ending
+
+    async def live() -> Ending:
+        return await Daemon(context.loaded, context.load, driver, fresh=fresh).run()
+
+    ending = asyncio.run(live())
+    if ending is Ending.REPLACE:
+        os.environ[FRESH] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "deviceplugin", *_words()])  # noqa: S606 - itself
+    logging.shutdown()
+    return 0
+
+
+def _words() -> list[str]:
+    """The command line as it was given; without a subcommand the program's name may have chosen this one."""
+    words = sys.argv[1:]
+    return words if words[:1] == ["serve"] else ["serve", *words]

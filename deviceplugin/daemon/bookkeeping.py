@@ -1,0 +1,59 @@
+"""What the kubelet's door reports, written into the ledger."""
+
+from __future__ import annotations
+
+from deviceplugin.kubelet.observe import Observer
+from deviceplugin.ledger import Ledger, Phase
+
+
+class Bookkeeping(Observer):
+    """An observer of endpoints that counts; `allocated_now` is called after each granted Allocate."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def phase_changed(self, resource: str, phase: Phase) -> None:
+        """Shown as `registered` and on the status page."""
+        self._ledger.phase(resource, phase)
+
+    def registered(self, resource: str) -> None:
+        """Counts it."""
+        self._ledger.count("registrations", resource, "success")
+
+    def registration_failed(self, resource: str, kind: str) -> None:
+        """Counts it by kind of failure."""
+        self._ledger.count("registrations", resource, kind)
+
+    def contested(self, resource: str, rivals: str) -> None:
+        """Counts that another plugin keeps taking the resource."""
+        del rivals
+        self._ledger.count("registrations", resource, "contested")
+
+    def stream_opened(self, resource: str) -> None:
+        """Counts open streams."""
+        self._ledger.stream(resource, +1)
+
+    def stream_closed(self, resource: str) -> None:
+        """Counts open streams."""
+        self._ledger.stream(resource, -1)
+
+    def frame_sent(self, resource: str, devices: int, unhealthy: int) -> None:
+        """Counts lists sent."""
+        del devices, unhealthy
+        self._ledger.count("list_updates", resource)
+
+    def allocated(self, resource: str, *, ok: bool, seconds: float) -> None:
+        """Counts and times it; the stamp tells the attribution of pods to look again."""
+        self._ledger.count("allocations", resource, "success" if ok else "refused")
+        self._ledger.time("allocation", seconds)
+        if ok:
+            self._ledger.stamp("allocated")
+
+    def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
+        """Counts by size and by NVLink domains spanned, and times it."""
+        self._ledger.count("preferred", resource, str(size), str(domains), str(exact).lower())
+        self._ledger.time("preferred", seconds)
+
+    def preferred_refused(self, resource: str) -> None:
+        """Counts refused calls."""
+        self._ledger.count("preferred", resource, "refused", "", "")

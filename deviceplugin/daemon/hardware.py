@@ -1,0 +1,236 @@
+"""The driver's side of the daemon: scans, health states and events, each off the loop, each taken into the world."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from deviceplugin.daemon.world import News, World
+from deviceplugin.ledger import Ledger
+from deviceplugin.model.errors import NvmlError
+from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, TakenUp, Tick
+from deviceplugin.model.node import DriverState, Node
+from deviceplugin.model.vitals import Event, Load, Reading
+from deviceplugin.nvml.driver import Driver
+from deviceplugin.nvml.events import EventStatus, EventThread
+from deviceplugin.nvml.vitals import Vitals
+from deviceplugin.nvml.worker import Worker
+
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+FIRST_PAUSE = 0.5
+"""Between the first attempts to reach a driver that is not there yet; doubled up to the rescan interval."""
+SCAN_DEADLINE = 60.0
+READ_DEADLINE = 10.0
+STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
+
+
+class Hardware:
+    """Asks the driver for everything the world should know. All methods run on the loop; `changed` is told the news."""
+
+    def __init__(self, driver: Driver, world: World, ledger: Ledger, changed: Callable[[News], None]) -> None:
+        self.load = Load()
+        """The last sample for the metrics."""
+        self.sampled: Callable[[], None] = lambda: None
+        """Called when `load` is another."""
+        self._driver = driver
+        self._world = world
+        self._ledger = ledger
+        self._changed = changed
+        self._vitals = Vitals(driver)
+        self._worker = Worker("nvml-probe", deadline=SCAN_DEADLINE)
+        self._loop = asyncio.get_running_loop()
+        self._events = EventThread(driver, self._from_thread(self._heard), self._from_thread(self._status))
+        self._scan_now, self._read_now = asyncio.Event(), asyncio.Event()
+        self._released_until = 0.0
+        self._failed_scans = 0
+
+    @property
+    def ages(self) -> dict[str, float]:
+        """By thread: seconds in its present call of the driver."""
+        return {"nvml-probe": self._worker.age, "nvml-events": self._events.age}
+
+    @property
+    def events(self) -> EventStatus:
+        """What the event thread says of itself."""
+        return self._events.status
+
+    async def first(self) -> Node:
+        """The first scan and the first health states, so that the first list is right already."""
+        node = await self._ask_scan()
+        self._take(node)
+        if node.state is DriverState.READY:
+            await self.read()
+        self._events.start()
+        return node
+
+    async def scan(self) -> None:
+        """One scan, taken into the world; a scan that fails or hangs changes nothing but is told."""
+        try:
+            node = await self._ask_scan()
+        except NvmlError as error:
+            self._failed("scan", error)
+            return
+        self._take(node)
+
+    async def read(self) -> None:
+        """Reads the health states of all cards, and lets time pass for the judge."""
+        node = self._world.node
+        if node.state is DriverState.READY:
+            try:
+                readings = await self._worker.submit(partial(self._vitals.read_states, node), deadline=READ_DEADLINE)
+            except NvmlError as error:
+                self._failed("states", error)
+            else:
+                self._witness(ChecksWorked("states"), *readings)
+        self._witness(Tick())
+
+    async def sample(self, *, per_link: bool) -> None:
+        """One pass over the load of all cards."""
+        node = self._world.node
+        if node.state is not DriverState.READY:
+            return
+        try:
+            self.load = await self._worker.submit(
+                partial(self._vitals.read_load, node, per_link=per_link), deadline=READ_DEADLINE
+            )
+        except NvmlError as error:
+            self._count(error)
+            return
+        for problem in self.load.problems:
+            self._ledger.count("nvml_errors", problem.query, str(problem.code))
+        self.sampled()
+
+    def rescan(self) -> None:
+        """Asks for a scan as soon as possible; several requests become one scan."""
+        self._scan_now.set()
+
+    async def run_scans(self) -> None:
+        """Scans for ever: every rescan interval, on request, and more often while the driver is not there."""
+        while True:
+            await _either(self._scan_now, self._pause())
+            self._scan_now.clear()
+            if self._released_until and time.monotonic() >= self._released_until:
+                log.info("the time of the release is over")
+                await self.take_up()
+            await self.scan()
+
+    async def run_reads(self) -> None:
+        """Reads health states for ever: every health interval, and at once when an event hints at a change."""
+        while True:
+            await _either(self._read_now, self._world.loaded.config.health.interval)
+            self._read_now.clear()
+            await self.read()
+
+    async def release(self, seconds: float) -> str:
+        """Lets go of the driver for at most so many seconds; a sentence says what was done."""
+        await self._worker.submit(self._driver.release)
+        self._released_until = time.monotonic() + seconds
+        await self.scan()
+        return (
+            f"the driver is released for at most {seconds:g} s: reset the GPU or change its MIG mode now, "
+            "then take it up again with `release --end`; health is not watched meanwhile"
+        )
+
+    async def take_up(self) -> str:
+        """Takes the driver up again after `release`; a sentence says what was done."""
+        if not self._driver.released:
+            return "the driver was not released"
+        self._released_until = 0.0
+        cordoned = frozenset(gpu.uuid for gpu in self._world.node.gpus)
+        try:
+            await self._worker.submit(self._driver.take)
+        except NvmlError as error:
+            log.warning("the driver cannot be taken up yet, looking again: %s", error)
+        await self.scan()
+        self._witness(TakenUp(cordoned & frozenset(self._world.released_for)))
+        await self.read()
+        return "the driver is in use again"
+
+    @property
+    def released(self) -> bool:
+        """Whether the driver is let go on request."""
+        return self._driver.released
+
+    def stop(self) -> None:
+        """Ends both threads; one that hangs in the driver is left behind."""
+        self._worker.stop()
+        self._events.stop()
+
+    async def _ask_scan(self) -> Node:
+        node = self._world.node
+        previous = None if node.state is DriverState.STARTING else node
+        flags = self._world.loaded.config.flags
+        job = partial(
+            self._driver.scan, previous, dev_root=self._world.dev_root, machine_type_file=flags.gfd.machine_type_file
+        )
+        return await self._worker.submit(job)
+
+    def _take(self, node: Node) -> None:
+        self._failed_scans = 0 if node.state in STEADY and node.gpus else self._failed_scans + 1
+        self._ledger.stamp("scan")
+        news = self._world.scanned(node, time.time())
+        self._changed(news)
+        self._hint(news)
+        if node.state is DriverState.READY:
+            self._events.watch(node.gpus)
+
+    def _pause(self) -> float:
+        interval = self._world.loaded.config.daemon.rescan_interval
+        if self._released_until:
+            return max(0.0, min(interval, self._released_until - time.monotonic()))
+        if not self._failed_scans:
+            return interval
+        return float(min(interval, FIRST_PAUSE * 2 ** min(self._failed_scans - 1, 10)))
+
+    def _heard(self, event: Event) -> None:
+        if event.xid is not None:
+            self._ledger.count("xid", event.uuid or "", str(event.xid))
+        self._witness(event)
+
+    def _status(self, status: EventStatus) -> None:
+        if status.detail:
+            log.warning("events: %s", status.detail, extra={"state": status.state, "failures": status.failures})
+        evidence = status.evidence()
+        if evidence is not None:
+            self._witness(evidence)
+
+    def _failed(self, source: str, error: NvmlError) -> None:
+        self._count(error)
+        log.warning("%s: %s", source, error)
+        self._witness(ChecksFailed(source, str(error)))
+
+    def _count(self, error: NvmlError) -> None:
+        self._ledger.count("nvml_errors", error.call or "call", str(error.code))
+
+    def _witness(self, *evidence: Event | Reading | ChecksFailed | ChecksWorked | TakenUp | Tick) -> None:
+        for one in evidence:
+            news = self._world.witnessed(one, time.time())
+            self._changed(news)
+            self._hint(news)
+
+    def _hint(self, news: News) -> None:
+        if news.reread:
+            self._read_now.set()
+            self._scan_now.set()
+
+    def _from_thread(self, handler: Callable[[Value], None]) -> Callable[[Value], None]:
+        def call(value: Value) -> None:
+            self._loop.call_soon_threadsafe(handler, value)
+
+        return call
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Waits for the event, but no longer than that."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

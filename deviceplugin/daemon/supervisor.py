@@ -1,0 +1,245 @@
+"""The daemon: composes the doors, takes in what they report, and is the one writer of the board."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from enum import Enum
+from pathlib import Path
+
+from deviceplugin.board import Board
+from deviceplugin.config.document import Config
+from deviceplugin.config.load import Loaded
+from deviceplugin.daemon import telling
+from deviceplugin.daemon.answers import Answers
+from deviceplugin.daemon.bookkeeping import Bookkeeping
+from deviceplugin.daemon.endpoints import Endpoints
+from deviceplugin.daemon.hardware import Hardware
+from deviceplugin.daemon.world import News, World
+from deviceplugin.files.inject import InjectFile
+from deviceplugin.files.sickness import SicknessFile, boot_identity
+from deviceplugin.files.watch import Watcher
+from deviceplugin.kubelet.endpoint import Wiring
+from deviceplugin.kubelet.service import Rules
+from deviceplugin.kubelet.settings import EndpointSettings
+from deviceplugin.ledger import Ledger
+from deviceplugin.model.errors import ConfigError, NvmlError
+from deviceplugin.model.node import DriverState
+from deviceplugin.nvml.driver import Driver
+from deviceplugin.rules.allocate import allocate
+from deviceplugin.rules.prefer import prefer
+from deviceplugin.web.local import LocalSocket
+
+log = logging.getLogger("deviceplugin.daemon")
+
+
+class Ending(Enum):
+    """Why the daemon ended."""
+
+    STOPPED = "stopped"
+    REPLACE = "replace"
+    """The driver was upgraded underneath: only a fresh process can load the new library."""
+
+
+class Daemon:
+    """One life of the plugin. Construct it on the loop that runs it.
+
+    Args:
+        loaded: The configuration at start.
+        reload: Loads the configuration anew; ConfigError leaves the present one in force.
+        driver: NVML, or a pretend one.
+        fresh: This process was begun to load a new driver library: a mismatch now is no reason for yet another.
+    """
+
+    def __init__(self, loaded: Loaded, reload: Callable[[], Loaded], driver: Driver, *, fresh: bool = False) -> None:
+        self.ledger = Ledger()
+        self.board = Board()
+        self.watcher = Watcher()
+        self._reload = reload
+        self._fresh = fresh
+        self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
+        self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
+        self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
+        rules = Rules(allocate=allocate, prefer=prefer)
+        wiring = Wiring(rules, Bookkeeping(self.ledger), lambda path, changed: self.watcher.watch(Path(path), changed))
+        self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)
+        self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._reload_now, self._save_now, self._inject_now = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._told = self.board.current
+        self._published = False
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.world.loaded.config
+
+    async def run(self) -> Ending:
+        """Lives until it is told to stop, or must be replaced.
+
+        Raises:
+            ConfigError: The configuration does not fit this node at start.
+            NvmlError: The driver cannot be used at start, and failOnInitError is true.
+        """
+        self._listen_to_signals()
+        telling.configuration(self.world.loaded)
+        self.ledger.stamp("config")
+        await self._first()
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            stack.callback(self.hardware.stop)
+            local = LocalSocket(self.config.daemon.control_socket, Answers(self).table)
+            if self.config.daemon.control_socket and await local.open():
+                stack.push_async_callback(local.close)
+            endpoints = group.create_task(self.endpoints.run(), name="endpoints")
+            aside = [
+                group.create_task(task, name=name)
+                for name, task in {
+                    "watcher": self.watcher.run(),
+                    "scans": self.hardware.run_scans(),
+                    "reads": self.hardware.run_reads(),
+                    "reloads": self._run_reloads(),
+                    "saves": self._run_saves(),
+                    "injections": self._run_injections(),
+                }.items()
+            ]
+            ending = await self._ending
+            self.board.close()
+            await endpoints
+            for task in aside:
+                task.cancel()
+        await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
+        log.info("ended: %s", ending.value)
+        return ending
+
+    def stop(self, ending: Ending = Ending.STOPPED) -> None:
+        """Ends `run`."""
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    def request_reload(self) -> None:
+        """Asks for the configuration to be loaded anew; several requests become one."""
+        self._reload_now.set()
+
+    def take_in(self, news: News) -> None:
+        """Publishes the world as it is now, if it differs from what the board shows, and tells what changed."""
+        before, now = self._told, self.world.snapshot
+        telling.news(news)
+        for transition in news.transitions:
+            self.ledger.turn(transition)
+        if news.transitions:
+            self._save_now.set()
+        if (before.node, before.health, before.config) == (now.node, now.health, now.config) and (
+            before.inventory is now.inventory
+        ):
+            return
+        telling.snapshot(before, now)
+        self._told = now
+        if self._published:
+            self.board.publish(now)
+        if now.node.state is DriverState.MISMATCH and not self._fresh:
+            log.warning("the driver was upgraded underneath; beginning a fresh process that loads the new library")
+            self.stop(Ending.REPLACE)
+
+    async def _first(self) -> None:
+        node = await self.hardware.first()
+        if node.state is not DriverState.READY and self.config.flags.fail_on_init_error:
+            raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
+        if self.world.inventory.conflicts:
+            raise ConfigError(*self.world.inventory.conflicts)
+        if node.state is DriverState.READY:
+            self._fresh = False
+        self._published = True
+        self.board.publish(self.world.snapshot)
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+
+    def _hung_up(self) -> None:
+        log.info("SIGHUP: scanning and loading the configuration anew")
+        self.request_reload()
+        self.hardware.rescan()
+
+    async def _run_reloads(self) -> None:
+        while True:
+            unwatch = [self.watcher.watch(path, self.request_reload) for path in self._watched()]
+            try:
+                await self._reload_now.wait()
+                self._reload_now.clear()
+                await self._load_anew()
+            finally:
+                for end in unwatch:
+                    end()
+
+    def _watched(self) -> set[Path]:
+        """The configuration file, and the folder it is chosen from: a ConfigMap's file changes through a link."""
+        loaded = self.world.loaded
+        chosen = loaded.stamp.source if loaded.process.config_dir else ""
+        return {Path(path) for path in (loaded.process.config_file, loaded.process.config_dir, chosen) if path}
+
+    async def _load_anew(self) -> None:
+        try:
+            loaded = await asyncio.to_thread(self._reload)
+            if loaded == self.world.loaded:
+                return
+            news = self.world.configured(loaded, time.time())
+        except ConfigError as error:
+            self.ledger.count("config_reload", "refused")
+            for problem in error.problems:
+                log.error(  # noqa: TRY400 - a user's mistake is no traceback
+                    "configuration refused, the present one stays in force: %s", problem
+                )
+            return
+        self.ledger.count("config_reload", "success")
+        self.ledger.stamp("config")
+        telling.configuration(loaded)
+        self.take_in(news)
+        self.endpoints.configure(EndpointSettings.of(loaded.config.kubelet))
+        self._inject_now.set()
+        await self._follow_release()
+        self.hardware.rescan()
+
+    async def _follow_release(self) -> None:
+        """A cordon with `release: true` lets go of the driver, and its end takes it up again."""
+        wanted = bool(self.world.released_for)
+        try:
+            if wanted and not self.hardware.released:
+                log.info("%s", await self.hardware.release(self.config.daemon.release_timeout))
+            elif not wanted and self.hardware.released:
+                log.info("%s", await self.hardware.take_up())
+        except NvmlError as error:
+            log.warning("the driver cannot be released: %s", error)
+
+    async def _run_saves(self) -> None:
+        while True:
+            await self._save_now.wait()
+            self._save_now.clear()
+            await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
+
+    async def _run_injections(self) -> None:
+        """Takes in rehearsals whenever the inject file changes; without one, nothing is watched."""
+        path, unwatch = "", _nothing
+        try:
+            while True:
+                wanted = self.config.health.inject_file
+                if wanted != path:
+                    unwatch()
+                    unwatch = self.watcher.watch(Path(wanted), self._inject_now.set) if wanted else _nothing
+                if wanted or path:
+                    injected = await asyncio.to_thread(InjectFile(wanted).read)
+                    if injected is not None:
+                        self.take_in(self.world.witnessed(injected, time.time()))
+                path = wanted
+                await self._inject_now.wait()
+                self._inject_now.clear()
+        finally:
+            unwatch()
+
+
+def _nothing() -> None:
+    """The end of watching nothing."""

@@ -1,0 +1,132 @@
+"""Log lines about what is offered and what changed: each fact once, when it becomes true."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from deviceplugin.config.load import Loaded
+from deviceplugin.daemon.world import News
+from deviceplugin.model.health import Transition, Verdict
+from deviceplugin.model.inventory import Inventory
+from deviceplugin.model.node import DriverState, Gpu, Node
+from deviceplugin.model.snapshot import Snapshot
+from deviceplugin.rules.judge import in_force
+
+log = logging.getLogger("deviceplugin.daemon")
+
+_QUIET = {
+    DriverState.READY: "the driver is ready",
+    DriverState.NO_HARDWARE: "this node has no GPU: idle, and looking again from time to time",
+    DriverState.RELEASED: "the driver is released",
+}
+
+
+def configuration(loaded: Loaded) -> None:
+    """The configuration in force, its warnings, and which Xids count how."""
+    log.info("configuration in force", extra={"source": loaded.stamp.source, "hash": loaded.stamp.hash})
+    for warning in loaded.warnings:
+        log.warning("configuration: %s", warning)
+    table = "; ".join(f"{name} {', '.join(map(str, xids))}" for name, xids in in_force(loaded.config.health).items())
+    log.info("Xids in force: %s; any other: %s", table, loaded.config.health.unknown_xid)
+
+
+def news(news: News) -> None:
+    """Changes of health, one line each, and what concerns no single device."""
+    for transition in news.transitions:
+        _transition(transition)
+    for note in news.notes:
+        log.warning("health: %s", note)
+
+
+def _transition(one: Transition) -> None:
+    level = logging.INFO if one.to is Verdict.HEALTHY else logging.WARNING
+    facts = {
+        "uuid": one.uuid,
+        "pci": one.pci,
+        "reason": one.reason,
+        "rule": one.rule,
+        "kind": one.kind,
+        **({"xid": one.xid} if one.xid is not None else {}),
+    }
+    log.log(level, "GPU %d is %s: %s", one.gpu_index, one.to, one.detail, extra=facts)
+
+
+def snapshot(before: Snapshot, now: Snapshot) -> None:
+    """What differs between two snapshots apart from health."""
+    _driver(before.node, now.node)
+    _problems(before.node, now.node)
+    if now.inventory is not before.inventory:
+        _inventory(before, now)
+
+
+def _driver(before: Node, now: Node) -> None:
+    if (before.state, before.detail) == (now.state, now.detail):
+        return
+    facts = {"state": now.state, **({"driver": now.driver_version} if now.driver_version else {})}
+    detail = f" ({now.detail})" if now.detail else ""
+    if now.state in _QUIET:
+        log.info("%s%s", _QUIET[now.state], detail, extra=facts)
+    else:
+        log.warning("the driver cannot be used, looking again: %s", now.detail, extra=facts)
+
+
+def _problems(before: Node, now: Node) -> None:
+    known = set(before.problems)
+    for problem in now.problems:
+        if problem not in known:
+            log.info(
+                "a query failed; the fact is unknown, the device is served: %s",
+                problem.detail or problem.query,
+                extra={"device": problem.subject or "node", "query": problem.query, "code": problem.code},
+            )
+
+
+def _inventory(before: Snapshot, now: Snapshot) -> None:
+    old, new = before.inventory, now.inventory
+    places, known = _places(new, now.node.gpus), _places(old, before.node.gpus)
+    for gpu in now.node.gpus:
+        if places[gpu.uuid] != known.get(gpu.uuid):
+            log.info(
+                "GPU %d goes to %s",
+                gpu.index,
+                places[gpu.uuid],
+                extra={"uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.name, "numa": gpu.numa},
+            )
+    for gpu in before.node.gpus:
+        if gpu.uuid not in places:
+            log.warning("GPU %d is gone", gpu.index, extra={"uuid": gpu.uuid, "pci": gpu.pci})
+    for name in sorted(old.resources.keys() | new.resources.keys()):
+        counts = [len(i.resources[name].shares) if name in i.resources else 0 for i in (old, new)]
+        if counts[0] != counts[1]:
+            log.info("%s: %d offered%s", name, counts[1], f", {counts[0]} before" if before.version else "")
+    if new.state != old.state:
+        log.log(logging.WARNING if not new.resources else logging.INFO, "node state: %s", new.state)
+    _new_sentences("not offered: ", (f"{o.detail} [{o.reason}]" for o in old.left_out), _left_out(new))
+    _new_sentences("", old.warnings + old.conflicts, new.warnings + new.conflicts)
+    _new_sentences("topology: ", old.closeness.warnings, new.closeness.warnings)
+
+
+def _left_out(inventory: Inventory) -> Iterable[str]:
+    return (f"{out.detail} [{out.reason}]" for out in inventory.left_out)
+
+
+def _new_sentences(about: str, before: Iterable[str], now: Iterable[str]) -> None:
+    known = set(before)
+    for sentence in now:
+        if sentence not in known:
+            log.warning("%s%s", about, sentence)
+
+
+def _places(inventory: Inventory, gpus: Iterable[Gpu]) -> dict[str, str]:
+    """Where each card went: its resources with counts, or that it is left out."""
+    placed: dict[str, dict[str, int]] = {gpu.uuid: {} for gpu in gpus}
+    for name, resource in inventory.resources.items():
+        for share in resource.shares:
+            if share.gpu in placed:
+                counts = placed[share.gpu]
+                counts[name] = counts.get(name, 0) + 1
+    return {
+        uuid: ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items()) or "nothing"
+        for uuid, counts in placed.items()
+    }

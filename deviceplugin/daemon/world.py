@@ -1,0 +1,139 @@
+"""What the daemon knows, and how anything that happens becomes the next snapshot. No clock, no thread, no door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deviceplugin.config.document import HealthSection
+from deviceplugin.config.load import Loaded
+from deviceplugin.model.errors import ConfigError
+from deviceplugin.model.evidence import Evidence, Forgotten, PolicyChanged, ScanSeen
+from deviceplugin.model.health import Sickness, Transition
+from deviceplugin.model.inventory import Inventory
+from deviceplugin.model.node import DriverState, Node
+from deviceplugin.model.snapshot import Snapshot
+from deviceplugin.rules.judge import JudgeState, health, judge, remember, start
+from deviceplugin.rules.offer import offer
+from deviceplugin.rules.offer.handover import compile_handover
+from deviceplugin.rules.retain import devices, retain
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What one happening brought about besides the snapshot."""
+
+    transitions: tuple[Transition, ...] = ()
+    notes: tuple[str, ...] = ()
+    reread: tuple[str, ...] = ()
+    """Cards whose health states should be read now."""
+
+
+class World:
+    """Node, configuration and health of now; each method takes in one happening and says what came of it."""
+
+    def __init__(self, loaded: Loaded, host_root: str, boot_id: str, remembered: Sequence[Sickness]) -> None:
+        self.loaded = loaded
+        self.node = Node()
+        self.inventory = Inventory()
+        self._host_root = host_root
+        self._boot_id = boot_id
+        self._remembered = tuple(remembered)
+        self._judge: JudgeState | None = None
+        self._gone: dict[str, float] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The world as one value; the board gives it its version."""
+        return Snapshot(
+            node=self.node,
+            inventory=self.inventory,
+            health=health(self._state),
+            config=self.loaded.stamp,
+        )
+
+    @property
+    def remembered(self) -> tuple[Sickness, ...]:
+        """What a later process should know."""
+        return remember(self._state) if self._judge else self._remembered
+
+    def scanned(self, node: Node, now: float) -> News:
+        """Takes in a scan. A scan that could not be made leaves the offer as it is: not knowing changes nothing."""
+        forgotten = self._count_gone(node, now)
+        if self._judge is None:
+            self._judge = start(node, self._policy, self._remembered, self._boot_id, now)
+        if node != self.node:
+            self.node = node
+            self._offer()
+        elif forgotten:
+            self._offer()
+        news = [self.witnessed(ScanSeen(node), now)]
+        news += [self.witnessed(Forgotten(uuid), now) for uuid in forgotten]
+        return _joined(news)
+
+    def configured(self, loaded: Loaded, now: float) -> News:
+        """Takes over another configuration.
+
+        Raises:
+            ConfigError: It does not fit this node; everything stays as it was.
+        """
+        inventory = offer(self.node, loaded.config, self._host_root)
+        if inventory.conflicts:
+            raise ConfigError(*inventory.conflicts)
+        self.loaded = loaded
+        self.inventory = inventory
+        return self.witnessed(PolicyChanged(), now)
+
+    def witnessed(self, evidence: Evidence, now: float) -> News:
+        """Takes in evidence of health."""
+        judged = judge(self._state, evidence, self._policy, now)
+        self._judge = judged.state
+        return News(judged.transitions, judged.notes, judged.reread)
+
+    @property
+    def dev_root(self) -> str:
+        """Where this process sees the host's /dev."""
+        return compile_handover(self.loaded.config, self._host_root).dev_root_seen
+
+    @property
+    def released_for(self) -> frozenset[str]:
+        """Cards that a cordon with `release: true` names: what the driver is let go for."""
+        names = {str(cordon.device) for cordon in self._policy.cordon if cordon.release}
+        return frozenset(
+            gpu.uuid for gpu in self.node.gpus if names & {gpu.uuid, str(gpu.index), gpu.pci, gpu.pci.lower()}
+        )
+
+    @property
+    def _policy(self) -> HealthSection:
+        return self.loaded.config.health
+
+    @property
+    def _state(self) -> JudgeState:
+        return self._judge or JudgeState(policy=self._policy)
+
+    def _offer(self) -> None:
+        offered = offer(self.node, self.loaded.config, self._host_root)
+        self.inventory = retain(self.inventory, offered, self._gone)
+
+    def _count_gone(self, node: Node, now: float) -> list[str]:
+        """Notes what vanished and what is back; the devices whose grace time is over are forgotten and returned."""
+        if node.state is not DriverState.READY:
+            return []
+        before, present = devices(self.node), devices(node)
+        for uuid in before - present:
+            self._gone.setdefault(uuid, now)
+        for uuid in present & self._gone.keys():
+            del self._gone[uuid]
+        grace = self.loaded.config.daemon.vanished_grace
+        over = [uuid for uuid, since in self._gone.items() if now - since >= grace]
+        for uuid in over:
+            del self._gone[uuid]
+        return over
+
+
+def _joined(news: Sequence[News]) -> News:
+    return News(
+        tuple(one for item in news for one in item.transitions),
+        tuple(one for item in news for one in item.notes),
+        tuple(one for item in news for one in item.reread),
+    )

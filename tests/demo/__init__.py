@@ -1,0 +1,1 @@
+"""The plugin on a pretend GPU node, from registration to recovery, readable in a minute."""

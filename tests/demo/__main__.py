@@ -1,0 +1,78 @@
+"""`python -m tests.demo [--machine NAME] [--keep]`: what `make demo` runs."""
+
+import argparse
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from tests.demo.story import Story
+from tests.node import FakeNode
+
+
+def main() -> int:
+    """Tells the story and exits 0; with `--keep` leaves the node running until interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
+    parser.add_argument("--machine", default="hgx-h100-8", help="a name from the catalogue, or a .topo file")
+    parser.add_argument("--keep", action="store_true", help="leave the node running and print its addresses")
+    parser.add_argument("--mig-strategy", default="mixed", choices=["none", "single", "mixed"])
+    parser.add_argument("plugin_arguments", nargs="*", help="further arguments of the plugin, after --")
+    arguments = parser.parse_args()
+
+    port = _free_port()
+    with (
+        tempfile.TemporaryDirectory(prefix="gpu-demo-") as home,
+        FakeNode(
+            Path(home),
+            arguments.machine,
+            [
+                f"--mig-strategy={arguments.mig_strategy}",
+                f"--metrics-address=127.0.0.1:{port}",
+                "--health-quiet-period=1s",
+                "--health-interval=500ms",
+                "--rescan-interval=2s",
+                *arguments.plugin_arguments,
+            ],
+        ) as node,
+    ):
+        story = Story(node, keep=arguments.keep)
+        story.tell()
+        if arguments.keep:
+            _keep(node, port)
+        node.plugin.stop()
+    return 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _keep(node: FakeNode, port: int) -> None:
+    print(
+        f"""
+The node keeps running until Ctrl-C. Look at it:
+  status page     http://127.0.0.1:{port}/
+  metrics         http://127.0.0.1:{port}/metrics
+  log             tail -f {node.plugin.log_file}
+  terminal        {sys.executable} -m deviceplugin status --watch --control-socket {node.control_socket()}
+Break it:
+  export FAKE_NVML_ROOT={node.root}
+  {sys.executable} -m fake_nvml.control xid 3 79
+  {sys.executable} -m fake_nvml.control reset 3
+  kill -HUP {node.plugin.pid}     # rescan and reload at once
+""",
+        flush=True,
+    )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The acts of the demo. Each prints what an operator would look at, and checks that it is so."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.fake_kubelet import AdmissionFailed, Admitted, Pod
+from tests.node import FakeNode
+from tests.waiting import wait_until
+
+BOLD, DIM, GREEN, RED, PLAIN = (
+    ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m") if sys.stdout.isatty() else ("",) * 5
+)
+
+
+class Story:
+    """One node's story. It adapts to the machine: a node without GPUs has a short one."""
+
+    def __init__(self, node: FakeNode, *, keep: bool = False) -> None:
+        self.node = node
+        self.keep = keep
+        self.began = time.monotonic()
+        self.resource = ""
+
+    def tell(self) -> None:
+        """All acts in order."""
+        self.topology()
+        if not self.registration():
+            return
+        pods = list(self.admission())
+        self.failure()
+        self.recovery()
+        self.restart(pods)
+        self.say("That was it: exit 0.")
+
+    def act(self, title: str) -> None:
+        """Prints a heading with the seconds since the beginning."""
+        print(f"\n{BOLD}[{time.monotonic() - self.began:4.1f} s] {title}{PLAIN}", flush=True)
+
+    def say(self, text: str) -> None:
+        """Prints an indented paragraph."""
+        print("\n".join(f"  {line}" for line in text.splitlines()), flush=True)
+
+    def topology(self) -> None:
+        """Act 1: the node."""
+        self.act(f"The node: {self.node.machine}")
+        self.say(self.node.command("topology", f"--driver=fake:{self.node.machine}").stdout.rstrip())
+
+    def registration(self) -> bool:
+        """Act 2: the plugin starts as its own process and registers."""
+        self.act("The plugin starts and registers with the kubelet")
+        began = time.monotonic()
+        self.node.plugin.start()
+        offered = self._offered()
+        if not offered:
+            self.node.plugin.wait_for_log("no GPU")
+            self.say(self.node.plugin.log.rstrip())
+            self.say("No GPU: the plugin idles quietly and keeps looking.")
+            return False
+        wait_until(lambda: set(offered) <= set(self.node.kubelet.resources), what="registration")
+        wait_until(lambda: all(self.node.kubelet.resources[r].devices for r in offered), what="the first lists")
+        self.say(f"all lists are there {1000 * (time.monotonic() - began):.0f} ms after the start:")
+        for name in offered:
+            view = self.node.kubelet.resources[name]
+            self.say(f"{GREEN}{name}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
+        self.resource = max(offered, key=lambda name: (len(self.node.kubelet.resources[name].devices), name))
+        return True
+
+    def _offered(self) -> list[str]:
+        import json
+
+        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", *self.node.arguments[:1])
+        return list(json.loads(done.stdout)["resources"])
+
+    def admission(self) -> Iterator[Admitted]:
+        """Act 3: pods come."""
+        total = len(self.node.kubelet.resources[self.resource].healthy)
+        self.act(f"Pods are admitted ({self.resource})")
+        sizes = [1, total // 2] if total > 2 else [1]
+        for number, size in enumerate(sizes):
+            yield self._admit(f"{'notebook' if size == 1 else f'serving-tp{size}'}-{number}", size)
+        pod = Pod(f"serving-tp{total}", containers={"main": {self.resource: total}})
+        try:
+            self.node.kubelet.admit(pod)
+        except AdmissionFailed as refused:
+            self.say(f"{RED}pod {pod.name} wants {total}: refused, {refused}{PLAIN}")
+        else:
+            raise AssertionError(f"{total} devices were given while pods hold some")
+
+    def _admit(self, name: str, size: int) -> Admitted:
+        admitted = self.node.kubelet.admit(Pod(name, containers={"main": {self.resource: size}}))
+        grant = admitted["main"]
+        self.say(f"{GREEN}pod {name} wants {size}: gets{PLAIN} {', '.join(sorted(grant.all_ids))}")
+        for key, value in sorted(grant.envs.items()):
+            self.say(f"    {DIM}{key}={value}{PLAIN}")
+        for what, values in (("cdi", grant.cdi), ("mounts", grant.mounts), ("device nodes", grant.devices)):
+            if values:
+                self.say(f"    {DIM}{what}: {len(values)}{PLAIN}")
+        return admitted
+
+    def failure(self) -> None:
+        """Act 4: a GPU falls ill."""
+        view = self.node.kubelet.resources[self.resource]
+        gpu = self._last_gpu()
+        self.act(f"Xid 79 on GPU {gpu}: it has fallen off the bus")
+        before, began = len(view.healthy), time.monotonic()
+        self.node.control("xid", str(gpu), "79")
+        wait_until(lambda: len(self.node.kubelet.resources[self.resource].healthy) < before, what="an Unhealthy list")
+        milliseconds = 1000 * (time.monotonic() - began)
+        view = self.node.kubelet.resources[self.resource]
+        self.say(f"{RED}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN} ({milliseconds:.0f} ms)")
+        self.say(self._log_lines("unhealthy"))
+
+    def recovery(self) -> None:
+        """Act 5: the GPU is reset and comes back."""
+        gpu = self._last_gpu()
+        self.act(f"GPU {gpu} is reset: it comes back without a restart, after the quiet period")
+        self.node.control("reset", str(gpu), "--force")
+        wait_until(lambda: not self.node.kubelet.resources[self.resource].unhealthy, timeout=30, what="recovery")
+        view = self.node.kubelet.resources[self.resource]
+        self.say(f"{GREEN}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
+        self.say(self._log_lines(" healthy"))
+
+    def restart(self, pods: list[Admitted]) -> None:
+        """Act 6: a restart keeps ids, so the kubelet's books stay true."""
+        self.act("The plugin is restarted: the same ids, the pods keep what they have")
+        before = set(self.node.kubelet.resources[self.resource].devices)
+        began = time.monotonic()
+        frames = len(self.node.kubelet.resources[self.resource].frames)
+        self.node.plugin.restart()
+        wait_until(
+            lambda: (
+                len(self.node.kubelet.resources[self.resource].frames) > frames
+                and self.node.kubelet.resources[self.resource].healthy
+            ),
+            what="the list after the restart",
+        )
+        after = set(self.node.kubelet.resources[self.resource].devices)
+        assert before == after, (before, after)
+        held = {id_ for pod in pods for id_ in pod["main"].all_ids}
+        assert held <= after, (held, after)
+        self.say(
+            f"{GREEN}{len(after)} ids as before{PLAIN} ({1000 * (time.monotonic() - began):.0f} ms, stop included)"
+        )
+
+    def _last_gpu(self) -> int:
+        import json
+
+        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", *self.node.arguments[:1])
+        cards = json.loads(done.stdout)["resources"][self.resource]["gpus"]
+        topology = json.loads(
+            self.node.command("topology", "--json", f"--driver=fake:{self.node.machine}").stdout,
+        )
+        index = {gpu["uuid"]: gpu["index"] for gpu in topology["gpus"]}
+        return int(max(index[uuid] for uuid in cards))
+
+    def _log_lines(self, word: str) -> str:
+        lines = [line for line in self.node.plugin.log.splitlines() if word in line and "GPU" in line]
+        return f"{DIM}log: {lines[-1]}{PLAIN}" if lines else ""
