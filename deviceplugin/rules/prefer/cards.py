@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 from deviceplugin.model.inventory import Closeness
 
@@ -70,6 +70,11 @@ class Cards:
     def numas(self) -> tuple[int, ...]:
         """A mask for each NUMA node; cards of unknown node count together as one."""
         return self._groups(self.numa)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """All NVLink widths, widest first; 0, no link, is the last."""
+        return tuple(sorted({0, *chain.from_iterable(self.nvlink)}, reverse=True))
 
     def _groups(self, labels: Sequence[int | None]) -> tuple[int, ...]:
         masks: dict[int | None, int] = {}

@@ -1,0 +1,73 @@
+"""Exact choice by kinds of cards: work grows with the kinds, not with the cards.
+
+What NVLink can still be worth is known beforehand, domain by domain; what falls behind that is dropped early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import comb
+
+from deviceplugin.rules.prefer.bounds import bounds
+from deviceplugin.rules.prefer.cards import Cards, Rule
+from deviceplugin.rules.prefer.kinds import Plan
+from deviceplugin.rules.prefer.scale import Scale, scale
+from deviceplugin.rules.prefer.sweep import Best, Window, better, sweep
+from deviceplugin.rules.prefer.takes import NONE, takes
+from deviceplugin.rules.prefer.wish import Choice, Wish
+
+
+def choose(cards: Cards, plan: Plan, wish: Wish) -> Choice:
+    """The best set of a wish.
+
+    Args:
+        cards: All cards of the resource.
+        plan: Their kinds.
+        wish: What is wanted; it can be met.
+
+    Raises:
+        TooMuchError: if there are too many states to look at.
+    """
+    homes = [d for d in cards.domains if not wish.forced & ~d and (d & wish.candidates).bit_count() >= wish.size > 1]
+    if homes:
+        return _at_home(cards, plan, wish, homes)
+    units = scale(cards, wish)
+    taking = takes(cards, plan.steps, wish, units)
+    window = Window(wish.size, wish.size)
+    found, lost = sweep(taking, units, window, bounds(cards, plan, wish, units, taking))
+    worth, mask, second = found[wish.size,]
+    return Choice(mask, _decided(units, worth, second, lost))
+
+
+def _decided(units: Scale, worth: int, second: int, lost: int) -> Rule:
+    """What told the best from the runner-up, which may have been dropped for its links."""
+    if second == lost == NONE:
+        return Rule.ONLY
+    if second != NONE and second >> units.links >= lost:
+        return units.told_by(worth, second)
+    return units.told_by(worth >> units.links << units.links, lost << units.links)
+
+
+def _at_home(cards: Cards, plan: Plan, wish: Wish, homes: Sequence[int]) -> Choice:
+    """The best set within one NVLink domain: of those with the widest narrowest link."""
+    units = scale(cards, wish)
+    wishes = [replace(wish, candidates=wish.candidates & home) for home in homes]
+    taking = [takes(cards, plan.steps, some, units) for some in wishes]
+    best: Best = (NONE, 0, NONE)
+    for floor in cards.widths:
+        for some in taking:
+            found, _ = sweep(some, units, Window(wish.size, wish.size, floor), None)
+            if found:
+                best = better(best, *found[wish.size,])
+        if best[0] != NONE:
+            break
+    worth, mask, second = best
+    if second != NONE:
+        return Choice(mask, units.told_by(worth, second))
+    forced = wish.forced.bit_count()
+    inside, anywhere = (
+        sum(comb(some.candidates.bit_count() - forced, wish.size - forced) for some in among)
+        for among in (wishes, [wish])
+    )
+    return Choice(mask, Rule.MIN_NVLINK if inside > 1 else Rule.DOMAINS if anywhere > 1 else Rule.ONLY)

@@ -1,0 +1,126 @@
+"""Kind after kind: every number that may be taken of it is tried on every state.
+
+A state is how many were taken of each group that later kinds can tell apart. Two ways to one state differ only in what
+they are worth, so the better one stays; the runner-up's worth is carried along, to tell what decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul, sub
+
+from deviceplugin.rules.prefer.scale import End, Scale
+from deviceplugin.rules.prefer.takes import NONE, Take
+
+State = tuple[int, ...]
+Best = tuple[int, int, int]
+"""Worth, mask, worth of the runner-up."""
+Worths = Mapping[int, int]
+"""By number taken."""
+
+
+BUDGET = 20_000
+"""Most states to look at: a tenth of a second."""
+
+
+class TooMuchError(Exception):
+    """There are too many states to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which totals are wanted, and the narrowest NVLink that is."""
+
+    low: int
+    high: int
+    floor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What rules 1, 3 and 4 will be worth: the best in all, and by block that ends, by total still to take."""
+
+    best: int
+    after: Mapping[int, Worths]
+    """By number of the last step of a block."""
+
+
+def better(old: Best | None, worth: int, mask: int, second: int) -> Best:
+    """The better of two ways to one state, and the runner-up of both."""
+    if old is None:
+        return worth, mask, second
+    if (worth, mask) > old[:2]:
+        return worth, mask, max(old[0], second)
+    return (old[0], old[1], worth) if worth > old[2] else old
+
+
+def sweep(taking: Sequence[Take], units: Scale, window: Window, bounds: Bounds | None) -> tuple[dict[State, Best], int]:
+    """The best of each total that is wanted, and what the best of those that were dropped was worth by its links."""
+    states: dict[State, Best] = {(): (0, 0, NONE)}
+    least, most = sum(take.least for take in taking), sum(take.most for take in taking)
+    lost, looked_at = NONE, 0
+    for at, take in enumerate(taking):
+        least -= take.least
+        most -= take.most
+        reached: dict[State, Best] = {}
+        for state, (worth, mask, second) in states.items():
+            taken = sum(state)
+            low, high = max(take.least, window.low - taken - most), min(take.most, window.high - taken - least)
+            if window.floor:
+                high = _wide_enough(take, state, high, window.floor)
+            for number, after, gain in _moves(take, units, state, range(low, high + 1)):
+                new = worth + gain
+                loss = take.other[number]
+                runner = max(second + gain if second != NONE else NONE, new - loss if loss != NONE else NONE)
+                reached[after] = better(reached.get(after), new, mask | take.masks[number], runner)
+        if bounds is not None and at in bounds.after:
+            lost = max(lost, _drop(reached, units, bounds.best, bounds.after[at], window.low))
+        looked_at += len(reached)
+        if looked_at > BUDGET:
+            raise TooMuchError
+        states = reached
+    return states, lost
+
+
+def _wide_enough(take: Take, state: State, high: int, floor: int) -> int:
+    if any(number and width < floor for number, width in zip(state, take.step.nvlink, strict=True)):
+        return 0
+    return min(high, 1) if take.step.inside[0] < floor else high
+
+
+def _moves(take: Take, units: Scale, state: State, numbers: range) -> Iterator[tuple[int, State, int]]:
+    """For each number that may be taken of a kind: its place in the tuples, the state after it, and its worth."""
+    step, available = take.step, take.available
+    linked = sum(map(mul, state, take.linked))
+    left = sum(map(mul, map(sub, take.here, state), take.left))
+    base = [0] * step.groups
+    for group, number in zip(step.into, state, strict=True):
+        base[group] += number
+    mine = base[step.own]
+    for number in numbers:
+        gain = take.worth[number - take.least] + number * linked + (available - number) * left
+        if step.domain is not None:
+            gain += _closed(take, state, step.domain, number, units.domain_end)
+        if step.numa is not None:
+            gain += _closed(take, state, step.numa, number, units.numa_end)
+        base[step.own] = mine + number
+        yield number - take.least, tuple(base), gain
+
+
+def _closed(take: Take, state: State, groups: Sequence[int], number: int, end: End) -> int:
+    """Worth of a domain or node of which nothing more is to come."""
+    taken = number + sum(state[group] for group in groups)
+    here = take.available + sum(take.here[group] for group in groups)
+    return end.blocks[here - taken] if taken else end.blocks[here] + end.untouched
+
+
+def _drop(reached: dict[State, Best], units: Scale, best: int, after: Worths, size: int) -> int:
+    """Drops states from which the best by links cannot be reached; what the best of them could have reached."""
+    lost = NONE
+    for state, (worth, _, _) in list(reached.items()):
+        within = (worth >> units.links) + after[size - sum(state)]
+        if within < best:
+            lost = max(lost, within)
+            del reached[state]
+    return lost
