@@ -34,7 +34,7 @@ def as_json(snapshot: Snapshot) -> dict[str, Any]:
             name: {
                 "count": len(resource.shares),
                 "sharing": resource.sharing,
-                "gpus": {uuid: [s.id for s in resource.shares if s.gpu == uuid] for uuid in _cards(resource)},
+                "gpus": [_card_as_json(resource, uuid) for uuid in _cards(resource)],
             }
             for name, resource in inventory.resources.items()
         },
@@ -61,6 +61,11 @@ def as_text(snapshot: Snapshot) -> str:
     lines += [f"left out: GPU {out.gpu_index} {out.device}: {out.detail}" for out in inventory.left_out]
     lines += [f"warning: {warning}" for warning in inventory.warnings]
     return "\n".join(lines)
+
+
+def _card_as_json(resource: Resource, uuid: str) -> dict[str, Any]:
+    shares = [share for share in resource.shares if share.gpu == uuid]
+    return {"index": shares[0].gpu_index, "uuid": uuid, "ids": [share.id for share in shares]}
 
 
 def _cards(resource: Resource) -> list[str]:

@@ -1,8 +1,11 @@
 """The acts of the demo. Each prints what an operator would look at, and checks that it is so."""
 
+import json
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 from tests.fake_kubelet import AdmissionFailed, Admitted, Pod
 from tests.node import FakeNode
@@ -66,11 +69,12 @@ class Story:
         self.resource = max(offered, key=lambda name: (len(self.node.kubelet.resources[name].devices), name))
         return True
 
-    def _offered(self) -> list[str]:
-        import json
-
-        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", *self.node.arguments[:1])
-        return list(json.loads(done.stdout)["resources"])
+    @cache  # noqa: B019 - a story is told once
+    def _offered(self) -> dict[str, Any]:
+        """What the command line says would be offered."""
+        strategy = self.node.arguments[0]
+        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", strategy)
+        return dict(json.loads(done.stdout)["resources"])
 
     def admission(self) -> Iterator[Admitted]:
         """Act 3: pods come."""
@@ -115,7 +119,14 @@ class Story:
         """Act 5: the GPU is reset and comes back."""
         gpu = self._last_gpu()
         self.act(f"GPU {gpu} is reset: it comes back without a restart, after the quiet period")
-        self.node.control("reset", str(gpu), "--force")
+        socket = f"--control-socket={self.node.control_socket()}"
+        self.say(self._typed("gpu-device-plugin release") + self.node.command("release", socket).stdout.rstrip())
+        self.say(self._typed(f"nvidia-smi --gpu-reset -i {gpu}") + "(played by the pretend driver)")
+        self.node.control("reset", str(gpu))
+        self.say(
+            self._typed("gpu-device-plugin release --end")
+            + self.node.command("release", "--end", socket).stdout.rstrip()
+        )
         wait_until(lambda: not self.node.kubelet.resources[self.resource].unhealthy, timeout=30, what="recovery")
         view = self.node.kubelet.resources[self.resource]
         self.say(f"{GREEN}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
@@ -144,15 +155,10 @@ class Story:
         )
 
     def _last_gpu(self) -> int:
-        import json
+        return max(gpu["index"] for gpu in self._offered()[self.resource]["gpus"])
 
-        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", *self.node.arguments[:1])
-        cards = json.loads(done.stdout)["resources"][self.resource]["gpus"]
-        topology = json.loads(
-            self.node.command("topology", "--json", f"--driver=fake:{self.node.machine}").stdout,
-        )
-        index = {gpu["uuid"]: gpu["index"] for gpu in topology["gpus"]}
-        return int(max(index[uuid] for uuid in cards))
+    def _typed(self, command: str) -> str:
+        return f"{DIM}$ {command}{PLAIN}\n"
 
     def _log_lines(self, word: str) -> str:
         lines = [line for line in self.node.plugin.log.splitlines() if word in line and "GPU" in line]
