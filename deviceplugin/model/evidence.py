@@ -63,7 +63,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class ChecksFailed:
-    """A source of health could not be read this round."""
+    """A source of health cannot be read."""
 
     source: str
     """`events`, `states`, ..."""
@@ -73,6 +73,8 @@ class ChecksFailed:
     """NVML return codes by UUID of the cards it failed on; empty where it failed before any card was asked."""
     openable: bool | None = None
     """Whether this process can open the device nodes of those cards; None where that was not tried."""
+    failures: int = 3
+    """Failures in a row that this tells of. Nothing is decided below 3; a door that tells each failure says 1."""
 
 
 @dataclass(frozen=True, slots=True)

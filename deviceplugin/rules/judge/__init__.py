@@ -28,7 +28,7 @@ from deviceplugin.model.evidence import (
     TakenUp,
     Tick,
 )
-from deviceplugin.model.health import Sickness
+from deviceplugin.model.health import Sickness, Transition
 from deviceplugin.model.node import Node
 from deviceplugin.model.vitals import Event, Reading
 from deviceplugin.rules.judge.damping import forgotten
@@ -42,7 +42,7 @@ from deviceplugin.rules.judge.table import Phase
 from deviceplugin.rules.judge.verdicts import health, remember, transitions
 from deviceplugin.rules.judge.xids import in_force
 
-__all__ = ["JudgeState", "Judged", "health", "in_force", "judge", "remember", "start"]
+__all__ = ["JudgeState", "Judged", "health", "in_force", "judge", "remember", "standing", "start"]
 
 
 def start(
@@ -87,6 +87,11 @@ def _taken_up(one: Sickness, node: Node, boot_id: str, now: float) -> Ailment | 
         xid=xid,
         boot_id=one.boot_id,
     )
+
+
+def standing(state: JudgeState, now: float) -> tuple[Transition, ...]:
+    """What counts in a first state, told as transitions: so that what was bad before this process began is logged."""
+    return transitions(JudgeState(), state, now)
 
 
 def judge(state: JudgeState, evidence: Evidence, policy: HealthSection, now: float) -> Judged:

@@ -25,15 +25,16 @@ def checks_failed(draft: Draft, evidence: ChecksFailed) -> None:
     """Counts a failure, and says after some whether the hardware or our own access is at fault."""
     before = draft.sources.get(evidence.source, Source())
     ours = _ours(draft, evidence)
-    source = Source(before.rounds + 1, ours, evidence.detail)
+    source = Source(max(before.rounds + 1, evidence.failures), ours)
     draft.sources[evidence.source] = source
     if source.rounds < PATIENCE:
         return
+    first = before.rounds < PATIENCE or before.ours is not ours
     if not ours:
         for gpu, code in evidence.codes.items():
-            what = f"health source {evidence.source!r}: code {code} for this GPU, {source.rounds} times in a row"
+            what = f"health source {evidence.source!r} answers code {code} for this GPU again and again"
             draft.see(Ailment(gpu, gpu, "unanswering", draft.now, draft.now, what, boot_id=draft.boot_id))
-    if source.rounds == PATIENCE or before.ours is not ours:
+    if first:
         draft.notes.append(_complaint(evidence, source))
 
 
@@ -44,7 +45,7 @@ def _ours(draft: Draft, evidence: ChecksFailed) -> bool:
 
 
 def _complaint(evidence: ChecksFailed, source: Source) -> str:
-    said = f"health source {evidence.source!r} failed {source.rounds} times in a row"
+    said = f"health source {evidence.source!r} cannot be read"
     detail = f" ({evidence.detail})" if evidence.detail else ""
     if not source.ours:
         return f"{said}{detail}: the hardware is at fault, on {', '.join(sorted(evidence.codes))}"

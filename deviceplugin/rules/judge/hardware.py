@@ -84,14 +84,14 @@ def reading_seen(draft: Draft, reading: Reading) -> None:
     for reason, said in answers.items():
         if said is Answer.BAD:
             _found(draft, gpu, reason, STATES[reason].seen(reading))
-        elif said in _SIGNALS and reading.alive is True:
+        elif said in _SIGNALS and reading.alive is not False:
             draft.tell((gpu, reason), _SIGNALS[said])
     action = answers["recovery-action"]
     asked = {Answer.BAD: reading.recovery_action in RESETS, Answer.GOOD: False}.get(action, before.asked_reset)
     remaps = before.remaps if reading.remap_supported is None else reading.remap_supported
     draft.cards[gpu] = replace(draft.card(gpu), asked_reset=asked, remaps=remaps)
     summary = _summary([said for reason, said in answers.items() if STATES[reason].blocks])
-    if summary is Signal.DIRTY or (summary is not None and reading.alive is True):
+    if summary is Signal.DIRTY or (summary is not None and reading.alive is not False):
         own = STATES.keys()
         draft.signal(summary, lambda one: one.gpu == gpu and one.reason not in own)
 

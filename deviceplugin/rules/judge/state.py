@@ -81,7 +81,6 @@ class Source:
     """Failures in a row."""
     ours: bool = True
     """The last failure is this process's own (or the driver's as a whole), not that of some hardware."""
-    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

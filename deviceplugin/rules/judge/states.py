@@ -38,6 +38,8 @@ class State:
     back: str
     blocks: bool = False
     """Whether it holds up the recovery from an Xid."""
+    may_go: bool = False
+    """A card can come to have no such state (it has no links in MIG mode): then nothing is wrong with it."""
 
 
 _ACTIONS: Mapping[int, str] = MappingProxyType(
@@ -175,25 +177,50 @@ STATES: Mapping[str, State] = MappingProxyType(
                 _fabric_bad,
                 _fabric_seen,
                 "when the fabric is completed and shows no fault",
+                may_go=True,
             ),
-            State("nvlink-down", "nvlink", "health.nvlink", "NvLink", _links_bad, _links_seen, "when the links are up"),
+            State(
+                "nvlink-down",
+                "nvlink",
+                "health.nvlink",
+                "NvLink",
+                _links_bad,
+                _links_seen,
+                "when the links are up",
+                may_go=True,
+            ),
         )
     }
 )
 """By reason, the gravest first."""
 
 
+_WITHOUT_REMAP = frozenset({"retired-pages-pending", "ecc-uncorrectable"})
+"""States of cards that do not remap rows."""
+
+
 def answer(reading: Reading, state: State) -> Answer:
-    """What the reading says of one state; a card that did not answer says nothing, unless something bad."""
+    """What the reading says of one state: a query that failed leaves its own state unknown, and no other."""
     bad = state.bad(reading)
     if bad is not None:
         return Answer.BAD if bad else Answer.GOOD
     failed = any(state.query in problem.query for problem in reading.problems)
-    return Answer.UNKNOWN if failed or reading.alive is not True or _nonsense(reading, state) else Answer.ABSENT
+    if failed or _unclear(reading, state) or not _spoke(reading):
+        return Answer.UNKNOWN
+    return Answer.GOOD if state.may_go else Answer.ABSENT
 
 
-def _nonsense(reading: Reading, state: State) -> bool:
-    """Whether there is an answer, and it cannot be believed or judged."""
-    if state.reason == "ecc-uncorrectable":
-        return reading.volatile_uncorrectable is not None and reading.remap_supported is not True
-    return state.reason == "recovery-action" and reading.recovery_action is not None
+def _spoke(reading: Reading) -> bool:
+    """Whether the card said anything at all, so that what it does not say is something it does not have."""
+    return reading.alive or (
+        reading.alive is None and (reading.remap_supported, reading.recovery_action) != (None, None)
+    )
+
+
+def _unclear(reading: Reading, state: State) -> bool:
+    """Whether there is an answer that cannot be believed, or it is unknown whether the card has that state."""
+    if state.reason == "recovery-action":
+        return reading.recovery_action is not None
+    count = reading.volatile_uncorrectable or 0
+    old = state.reason in _WITHOUT_REMAP
+    return old and (reading.remap_supported is None or (state.reason == "ecc-uncorrectable" and count < 0))
