@@ -111,9 +111,9 @@ class Identity(Calls):
         return handle.gpu.card.capability
 
     @call()
-    def nvmlDeviceGetArchitecture(self, handle: GpuState) -> int:
+    def nvmlDeviceGetArchitecture(self, device: GpuState) -> int:
         """NVML_DEVICE_ARCH_*."""
-        return handle.gpu.card.architecture
+        return device.gpu.card.architecture
 
     @call()
     def nvmlDeviceGetBrand(self, handle: GpuState) -> int:
@@ -143,10 +143,10 @@ class Identity(Calls):
         return f"{handle.gpu.card.architecture + 87:02X}.00.{handle.gpu.card.device_id >> 24:02X}.00.01"
 
     @call()
-    def nvmlDeviceGetNumGpuCores(self, handle: GpuState) -> int:
+    def nvmlDeviceGetNumGpuCores(self, device: GpuState) -> int:
         """CUDA cores of the GPU."""
-        per = 64 if handle.gpu.card.capability in ((7, 0), (7, 5), (8, 0)) else 128
-        return handle.gpu.card.multiprocessors * per
+        per = 64 if device.gpu.card.capability in ((7, 0), (7, 5), (8, 0)) else 128
+        return device.gpu.card.multiprocessors * per
 
     @call()
     def nvmlDeviceGetPersistenceMode(self, handle: GpuState) -> int:
