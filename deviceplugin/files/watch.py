@@ -116,7 +116,7 @@ class Watcher:
 
     def _arm(self) -> None:
         """Has hints for exactly the folders of the watched paths, also after one was replaced."""
-        wanted = {folder: now for folder in {path.parent for path in self._paths} if (now := _folder(folder))}
+        wanted = {folder: now for folder in sorted({path.parent for path in self._paths}) if (now := _folder(folder))}
         for folder, was in list(self._folders.items()):
             if wanted.get(folder) != was:
                 del self._folders[folder]
@@ -142,7 +142,7 @@ class Watcher:
         except OSError as error:
             self._polling = True
             log.warning(
-                "%s cannot be watched by inotify (%s): looking every %.1f s instead; raise "
+                "%s cannot be watched by inotify (%s): looking every %g s instead; raise "
                 "fs.inotify.max_user_instances and max_user_watches on this host for less delay",
                 folder,
                 error,
