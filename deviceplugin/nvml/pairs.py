@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import pynvml
 
-from deviceplugin.model.node import Gpu, Node, Pair
+from deviceplugin.model.node import Gpu, Node, Pair, Problem
 from deviceplugin.nvml.api import Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT
 from deviceplugin.nvml.inquiry import Inquiry
@@ -21,31 +21,32 @@ _OK = pynvml.NVML_P2P_STATUS_OK
 _P2P_UNKNOWN = pynvml.NVML_P2P_STATUS_UNKNOWN
 
 
-@dataclass(frozen=True)
 class Memory:
-    """Pairs of an earlier scan, for the cards that are still the same ones at the same place."""
+    """What an earlier scan knew of pairs, for the cards that are still the same ones at the same place."""
 
-    node: Node
+    def __init__(self, node: Node) -> None:
+        self._gpus = {gpu.uuid: gpu for gpu in node.gpus}
+        self._pairs = {frozenset((pair.a, pair.b)): pair for pair in node.pairs}
+        self._problems = {(problem.subject, problem.query): problem for problem in node.problems}
 
-    def pair(self, a: Gpu, b: Gpu) -> Pair | None:
-        """What was known of two cards."""
-        if not (self._same(a) and self._same(b)):
-            return None
-        wanted = {a.uuid, b.uuid}
-        return next((pair for pair in self.node.pairs if {pair.a, pair.b} == wanted), None)
+    def pair(self, a: Gpu, b: Gpu) -> Pair:
+        """What was known of two cards, in the order they have now."""
+        known = self._pairs.get(frozenset((a.uuid, b.uuid))) if self._same(a) and self._same(b) else None
+        return Pair(a.uuid, b.uuid) if known is None else replace(known, a=a.uuid, b=b.uuid)
 
     def unchanged(self, gpu: Gpu) -> bool:
         """Whether nothing that bears on peer-to-peer has changed: links, MIG mode, fabric."""
-        was = self.node.gpu(gpu.uuid)
+        was = self._gpus.get(gpu.uuid)
         return was is not None and (was.links, was.mig_enabled, was.fabric) == (gpu.links, gpu.mig_enabled, gpu.fabric)
 
-    def refused(self, subject: str, query: str) -> bool:
-        """Whether the driver said that it will not answer this question until it is loaded anew."""
-        return any(p.subject == subject and p.query == query and p.code in ABSENT for p in self.node.problems)
+    def refusal(self, subject: str, query: str) -> Problem | None:
+        """The problem by which the driver said that it will not answer a question until it is loaded anew."""
+        problem = self._problems.get((subject, query))
+        return problem if problem is not None and problem.code in ABSENT else None
 
     def _same(self, gpu: Gpu) -> bool:
-        was = self.node.gpu(gpu.uuid)
-        return was is not None and was.uuid == gpu.uuid and was.pci == gpu.pci
+        was = self._gpus.get(gpu.uuid)
+        return was is not None and was.pci == gpu.pci
 
 
 class PairReader:
@@ -57,15 +58,14 @@ class PairReader:
         self._memory = memory
 
     def read(self, gpus: Sequence[Gpu], handles: Mapping[str, Handle]) -> tuple[Pair, ...]:
-        """One `Pair` for each two cards, in node order. Lost cards are not asked: what was known of them is kept."""
+        """One `Pair` for each two cards, in node order. Of lost and silent cards what was known is kept."""
         buses = [gpu.pci for gpu in gpus]
         beyond = {gpu.uuid for gpu in gpus if not gpu.mig_enabled and reaches_beyond(gpu, buses)}
         pairs = []
         for a, b in combinations(gpus, 2):
-            known = self._memory.pair(a, b) or Pair(a.uuid, b.uuid)
-            pair = replace(known, a=a.uuid, b=b.uuid)
-            if not (a.lost or b.lost):
-                ends = (handles[a.uuid], handles[b.uuid])
+            pair = self._memory.pair(a, b)
+            ends = (handles.get(a.uuid), handles.get(b.uuid))
+            if None not in ends and not (a.lost or b.lost):
                 pair = self._read(pair, (a, b), ends, switched={a.uuid, b.uuid} <= beyond)
             pairs.append(pair)
         return tuple(pairs)
@@ -94,8 +94,7 @@ class PairReader:
 
     def _skip(self, subject: str, query: str) -> bool:
         """Leaves out a question that was refused for good, and keeps the problem in sight."""
-        if not self._memory.refused(subject, query):
-            return False
-        problems = self._memory.node.problems
-        self._inquiry.carry(p for p in problems if p.subject == subject and p.query == query)
-        return True
+        refusal = self._memory.refusal(subject, query)
+        if refusal is not None:
+            self._inquiry.note(refusal)
+        return refusal is not None

@@ -1,0 +1,53 @@
+"""A pretend machine and the plugin's door to it, for tests below the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import fake_nvml
+from deviceplugin.model.node import Gpu, Node, Problem
+from deviceplugin.nvml.driver import Driver
+
+
+@dataclass
+class Machine:
+    """A pretend machine under a driver."""
+
+    fake: fake_nvml.Fake
+    driver: Driver
+
+    def scan(self, previous: Node | None = None) -> Node:
+        """A scan without the renewals that a daemon's clock brings."""
+        return self.driver.scan(previous)
+
+    @property
+    def uuids(self) -> list[str]:
+        """UUIDs of the machine's cards by number, whether they answer or not."""
+        return self.fake.uuids()
+
+    def calls(self, name: str) -> int:
+        """How often a function was called since the last `forget_calls`."""
+        return self.fake.calls[name]
+
+    def forget_calls(self) -> None:
+        """Starts counting anew."""
+        self.fake.calls.clear()
+
+
+@contextmanager
+def opened(spec: str) -> Iterator[Machine]:
+    """A machine of the catalogue, closed at the end."""
+    with fake_nvml.open(spec) as fake:
+        yield Machine(fake, Driver(fake.nvml, str(fake.root)))
+
+
+def card(node: Node, uuid: str) -> Gpu:
+    """The card of that UUID, which must be there."""
+    return next(gpu for gpu in node.gpus if gpu.uuid == uuid)
+
+
+def problems_of(node: Node, query: str) -> list[Problem]:
+    """Problems that a query left behind."""
+    return [problem for problem in node.problems if problem.query == query]
