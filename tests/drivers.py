@@ -37,6 +37,15 @@ class Machine:
 
 
 @contextmanager
+def opened_without_driver(spec: str) -> Iterator[Machine]:
+    """A machine whose driver is not installed yet, as a process sees it that starts then."""
+    with fake_nvml.open(spec) as installer:
+        installer.driver("absent", force=True)
+        with fake_nvml.attach(installer.root) as fake:
+            yield Machine(fake, Driver(fake.nvml, str(fake.root)))
+
+
+@contextmanager
 def opened(spec: str) -> Iterator[Machine]:
     """A machine of the catalogue, closed at the end."""
     with fake_nvml.open(spec) as fake:
