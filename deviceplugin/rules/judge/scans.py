@@ -68,7 +68,7 @@ def _here(draft: Draft, gpu: Gpu, ill: frozenset[str]) -> None:
         instances=gpu.instances if answers and not unread else before.instances or gpu.instances,
         present=True,
         gone=gpu.lost or (before.gone and not answers),
-        odd=before.odd if doubted else ill,
+        odd=ill if answers and not doubted else before.odd,
     )
     draft.cards[gpu.uuid] = card
     if gpu.lost:

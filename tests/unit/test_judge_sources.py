@@ -1,0 +1,101 @@
+"""Sources of health that fail (H7, H8)."""
+
+import pytest
+
+from deviceplugin.config.document import CheckFailure, HealthSection
+from deviceplugin.model.evidence import (
+    ChecksFailed,
+    ChecksWorked,
+)
+from deviceplugin.model.node import Problem
+from tests.strategies.nodes import card
+from tests.unit.judge_ward import A, B, Ward, good
+
+
+def test_h7_a_few_failures_decide_nothing() -> None:
+    ward = Ward(policy=HealthSection(on_check_failure=CheckFailure.UNHEALTHY))
+    for _ in range(2):
+        assert ward.hear(ChecksFailed("states", failures=1)) == ()
+        assert ward.notes == []
+    assert len(ward.hear(ChecksFailed("states", failures=1))) == 2
+    ward.hear(ChecksWorked("states"))
+    assert ward.notes == ["health source 'states' can be read again"]
+    ward.hear(ChecksFailed("states", failures=1))
+    assert ward.sick == {}
+    ward.hear(ChecksWorked("states"))
+    assert ward.notes == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "openable", "ours"),
+    [
+        ({}, None, True),
+        ({A: 999, B: 999}, None, True),
+        ({A: 15}, False, True),
+        ({A: 999, B: 15}, None, False),
+        ({A: 999}, True, False),
+    ],
+)
+def test_h7_the_hardware_or_our_own_access_is_at_fault(
+    codes: dict[str, int],
+    openable: bool | None,  # noqa: FBT001
+    ours: bool,  # noqa: FBT001
+) -> None:
+    ward = Ward()
+    ward.hear(ChecksFailed("events", "nvmlEventSetWait answered 999", codes, openable))
+    (note,) = ward.notes
+    assert ("plugin's own access" in note) is ours
+    assert ("the hardware is at fault" in note) is not ours
+    assert ("cannot open the device nodes" in note) is (openable is False)
+    assert "(nvmlEventSetWait answered 999)" in note
+    assert ward.health.checked is not ours
+    assert set(ward.sick) == (set() if ours else set(codes))
+    ward.hear(ChecksFailed("events", "", codes, openable))
+    assert ward.notes == []
+
+
+def test_h7_a_single_card_that_fails_alone_is_the_hardware() -> None:
+    ward = Ward(card(0))
+    ward.hear(ChecksFailed("states", codes={A: 999}))
+    assert ward.sick == {A: ("unanswering",)}
+    ward.scan(card(0))
+    assert ward.sick == {}
+
+
+def test_h7_a_card_that_did_not_answer_was_not_reset_when_it_answers() -> None:
+    ward = Ward()
+    ward.xid(79)
+    ward.hear(ChecksFailed("states", codes={A: 999}))
+    ward.scan(card(0), card(1), problems=(Problem(A, "nvmlDeviceGetName", 999),))
+    assert ward.sick == {A: ("unanswering", "xid-79")}
+    ward.scan(card(0), card(1))
+    ward.hear(good(), 1000)
+    assert ward.sick == {A: ("xid-79",)}
+
+
+def test_h7_blame_that_moves_is_said_again() -> None:
+    ward = Ward()
+    ward.hear(ChecksFailed("states", codes={A: 999}))
+    ward.hear(ChecksFailed("states"))
+    assert "plugin's own access" in ward.notes[0]
+
+
+@pytest.mark.parametrize("policy", CheckFailure)
+def test_h8_what_holds_without_any_source_is_a_policy(policy: CheckFailure) -> None:
+    ward = Ward(policy=HealthSection(on_check_failure=policy))
+    ward.hear(ChecksFailed("events"))
+    unfit = {A: ("unchecked",), B: ("unchecked",)} if policy is CheckFailure.UNHEALTHY else {}
+    assert ward.sick == unfit
+    assert not ward.health.checked
+    ward.scan(card(0), card(1), card(2))
+    assert (card(2).uuid in ward.sick) is (policy is CheckFailure.UNHEALTHY)
+    ward.hear(ChecksWorked("states"))
+    assert ward.sick == {}
+    assert ward.health.checked
+
+
+def test_h8_the_policy_may_change_meanwhile() -> None:
+    ward = Ward()
+    ward.hear(ChecksFailed("events"))
+    told = ward.configure(on_check_failure=CheckFailure.UNHEALTHY)
+    assert {(one.uuid, one.rule) for one in told} == {(A, "health.onCheckFailure"), (B, "health.onCheckFailure")}
