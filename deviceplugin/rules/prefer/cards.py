@@ -90,6 +90,13 @@ class Cards:
         """The mask of some positions."""
         return sum(self.bits[i] for i in positions)
 
+    def first(self, sets: Sequence[int]) -> int:
+        """The set whose list of cards is lexicographically smallest."""
+        largest = max(sets)
+        if all(mask.bit_count() == largest.bit_count() for mask in sets):
+            return largest
+        return min(sets, key=self.members)
+
     def unlinked(self) -> Cards:
         """The same cards without NVLink, as MIG instances see them: rules 1 to 3 tell nothing apart."""
         nothing = tuple((0,) * self.count for _ in range(self.count))
@@ -142,32 +149,32 @@ def blocks(groups: Sequence[int], mask: int) -> tuple[int, ...]:
     return tuple(sorted(((group & mask).bit_count() for group in groups), reverse=True))
 
 
-def score(cards: Cards, mask: int, available: int | None) -> Score:
-    """Rules 1 to 8 for one set, as the issue of topology orders them.
+def score(cards: Cards, mask: int, available: int | None, load: Sequence[int] | None = None) -> Score:
+    """Rules 1 to 8 for one set, in their order.
 
     Args:
         cards: All cards of the resource.
         mask: The set.
         available: What it is taken from; None leaves the rules about the rest out.
+        load: What each card adds to the load, if that matters.
     """
-    members = cards.members(mask)
-    chosen: list[tuple[Rule, int | tuple[int, ...]]] = [
-        (Rule.DOMAINS, -touched(cards.domains, mask)),
-        (Rule.MIN_NVLINK, smallest(cards.nvlink, members)),
-        (Rule.SUM_NVLINK, pairs_sum(cards.nvlink, members)),
-        (Rule.NUMA, -touched(cards.numas, mask)),
-        (Rule.PCIE, pairs_sum(cards.pcie, members)),
-    ]
-    if available is None:
-        return tuple(chosen)
-    rest = available & ~mask
+    members, rest = cards.members(mask), 0 if available is None else available & ~mask
     left = cards.members(rest)
-    return (
-        *chosen[:3],
-        (Rule.LEFT_DOMAINS, blocks(cards.domains, rest)),
-        chosen[3],
-        (Rule.LEFT_NUMA, blocks(cards.numas, rest)),
-        chosen[4],
-        (Rule.LEFT_NVLINK, pairs_sum(cards.nvlink, left)),
-        (Rule.LEFT_PCIE, pairs_sum(cards.pcie, left)),
-    )
+    criteria: dict[Rule, int | tuple[int, ...]] = {
+        Rule.DOMAINS: -touched(cards.domains, mask),
+        Rule.MIN_NVLINK: smallest(cards.nvlink, members),
+        Rule.SUM_NVLINK: pairs_sum(cards.nvlink, members),
+        Rule.LEFT_DOMAINS: blocks(cards.domains, rest),
+        Rule.LOAD: -sum(load[i] for i in members) if load else 0,
+        Rule.NUMA: -touched(cards.numas, mask),
+        Rule.LEFT_NUMA: blocks(cards.numas, rest),
+        Rule.PCIE: pairs_sum(cards.pcie, members),
+        Rule.LEFT_NVLINK: pairs_sum(cards.nvlink, left),
+        Rule.LEFT_PCIE: pairs_sum(cards.pcie, left),
+    }
+    return tuple(criteria.items())
+
+
+def told_apart(one: Score, other: Score) -> Rule:
+    """The first criterion in which two scores differ; lowest indices if none."""
+    return next((rule for (rule, a), (_, b) in zip(one, other, strict=True) if a != b), Rule.INDEX)

@@ -14,6 +14,9 @@ from itertools import combinations
 
 from deviceplugin.rules.prefer.cards import Cards
 
+Kind = tuple[int, ...]
+"""Positions of cards that can be exchanged, ascending."""
+
 SINGLES = -1
 """The block of all cards that are NVLink domains by themselves."""
 
@@ -66,9 +69,9 @@ class Plan:
 
 def plan(cards: Cards) -> Plan:
     """Finds the kinds of some cards and puts them in order."""
-    kinds = sorted(_kinds(cards), key=lambda kind: _nearness(cards, kind[0]))
+    kinds = sorted(kinds_of(cards), key=lambda kind: _nearness(cards, kind[0]))
     flat = flattened(cards)
-    flat_kinds = _kinds(flat)
+    flat_kinds = kinds_of(flat)
     blocks, start = [], 0
     for block in dict.fromkeys(_block(cards, kind[0]) for kind in kinds):
         end = start + sum(_block(cards, kind[0]) == block for kind in kinds)
@@ -90,7 +93,8 @@ def flattened(cards: Cards) -> Cards:
     return replace(cards, numa=(None,) * cards.count, pcie=none)
 
 
-def _kinds(cards: Cards) -> list[tuple[int, ...]]:
+def kinds_of(cards: Cards) -> list[Kind]:
+    """The kinds of some cards, by their lowest."""
     kinds: list[list[int]] = []
     for card in range(cards.count):
         kind = next((kind for kind in kinds if _twins(cards, kind[0], card)), None)

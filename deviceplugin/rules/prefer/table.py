@@ -1,41 +1,40 @@
-"""Exact choice among up to 16 cards by tables over all their sets, made once for a scan."""
+"""Exact choice among up to 16 cards by tables over all their sets, made once for a scan.
+
+Of cards of one kind only how many are taken matters, so only the lowest of each kind are put together into sets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
-from math import comb
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from deviceplugin.rules.prefer.cards import Cards, Matrix, Rule
+from deviceplugin.rules.prefer.kinds import Kind
 from deviceplugin.rules.prefer.wish import Choice, Wish
 
 LARGEST = 16
 """Cards for which tables are made: 65,536 sets."""
 
-SCAN = 4
-"""Putting a set together costs as much as looking at this many."""
+DOMAINS, SMALLEST = 1 << 48, 1 << 32
+"""Worth of an untouched domain, and of a link in the narrowest pair, beside the sum of links."""
 
-Top = tuple[int, int, int]
-
-LINKS = (Rule.DOMAINS, Rule.MIN_NVLINK, Rule.SUM_NVLINK)
+Read = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
     """Values by mask, the larger the better."""
 
-    top: Sequence[int]
-    """Rank by rules 1 to 3."""
-    tops: Sequence[Top]
-    """What a rank stands for: domains touched (negative), smallest and sum of NVLink."""
+    links: Sequence[int]
+    """Rules 1 to 3 in one number."""
     nvlink: Sequence[int]
     """Sum over pairs."""
     pcie: Sequence[int]
     """Sum over pairs."""
     numa: Sequence[int]
-    """NUMA nodes touched, negative."""
+    """NUMA nodes not touched."""
     domain_blocks: Sequence[int]
     """Rank of the sizes in each NVLink domain, largest first."""
     numa_blocks: Sequence[int]
@@ -44,84 +43,119 @@ class Tables:
 
 def build(cards: Cards) -> Tables:
     """Makes the tables; work and memory double with each card."""
-    nvlink = _sums(cards.nvlink)
-    values = list(zip(_touched(cards.domains, cards.count), _minima(cards.nvlink), nvlink, strict=True))
-    tops = sorted(set(values))
-    rank = {top: i for i, top in enumerate(tops)}
+    nvlink, narrowest = _sums(cards.nvlink), _minima(cards.nvlink)
+    domains = _untouched(cards, cards.domains)
     return Tables(
-        top=[rank[top] for top in values],
-        tops=tops,
-        nvlink=nvlink,
-        pcie=_sums(cards.pcie),
-        numa=_touched(cards.numas, cards.count),
-        domain_blocks=_blocks(cards.domains, cards.count),
-        numa_blocks=_blocks(cards.numas, cards.count),
+        links=array("q", [d * DOMAINS + m * SMALLEST + s for d, m, s in zip(domains, narrowest, nvlink, strict=True)]),
+        nvlink=array("q", nvlink),
+        pcie=array("q", _sums(cards.pcie)),
+        numa=_untouched(cards, cards.numas),
+        domain_blocks=_blocks(cards, cards.domains),
+        numa_blocks=_blocks(cards, cards.numas),
     )
 
 
-def choose(tables: Tables, wish: Wish, count: int) -> Choice:
+def choose(cards: Cards, kinds: Sequence[Kind], tables: Tables, wish: Wish) -> Choice:
     """The best set of a wish.
 
     Args:
+        cards: All cards of the resource.
+        kinds: Their kinds.
         tables: Of the cards.
         wish: What is wanted; it can be met.
-        count: How many cards there are.
     """
-    return narrow(tables, _sets(wish, count), wish)
+    choice = best(cards, tables, wish, _sets(cards, kinds, wish))
+    return replace(choice, decided_by=_among_twins(cards, kinds, wish, choice))
 
 
-def narrow(tables: Tables, sets: Sequence[int], wish: Wish) -> Choice:
-    """The best of some sets of one size: each criterion keeps the best of those the ones before it left."""
+def best(cards: Cards, tables: Tables, wish: Wish, sets: Sequence[int]) -> Choice:
+    """The best of some sets: each criterion keeps the best of those that the ones before it left."""
     decided = Rule.ONLY
-    for rule, values in _criteria(tables, wish):
+    for rule, value in _criteria(cards, tables, wish):
         if len(sets) == 1:
             break
-        marks = [values(mask) for mask in sets]
-        best = max(marks)
-        if marks.count(best) < len(marks):
-            decided = rule or _link_rule(tables, best, marks)
-            sets = [mask for mask, mark in zip(sets, marks, strict=True) if mark == best]
-    return Choice(max(sets), decided if len(sets) == 1 else Rule.INDEX)
+        marks = list(map(value, sets))
+        top = max(marks)
+        if marks.count(top) < len(marks):
+            decided = _link_rule(top, marks) if rule is Rule.SUM_NVLINK else rule
+            sets = [mask for mask, mark in zip(sets, marks, strict=True) if mark == top]
+    return Choice(sets[0], decided) if len(sets) == 1 else Choice(cards.first(sets), Rule.INDEX)
 
 
-def _criteria(tables: Tables, wish: Wish) -> Iterator[tuple[Rule | None, Callable[[int], int]]]:
-    """Criteria in order; None stands for rules 1 to 3 at once."""
-    available, load = wish.available, wish.load
-    yield None, tables.top.__getitem__
-    if available is not None:
-        yield Rule.LEFT_DOMAINS, lambda mask: tables.domain_blocks[available & ~mask]
-    if load is not None:
-        yield Rule.LOAD, lambda mask: -sum(x for i, x in enumerate(reversed(load)) if mask >> i & 1)
-    yield Rule.NUMA, tables.numa.__getitem__
-    if available is not None:
-        yield Rule.LEFT_NUMA, lambda mask: tables.numa_blocks[available & ~mask]
+def _criteria(cards: Cards, tables: Tables, wish: Wish) -> Iterator[tuple[Rule, Read]]:
+    """Criteria in order, without those that tell nothing apart; rules 1 to 3 are one."""
+    available = wish.available
+    yield Rule.SUM_NVLINK, tables.links.__getitem__
+    if available is not None and len(cards.domains) > 1:
+        yield Rule.LEFT_DOMAINS, lambda mask: tables.domain_blocks[available ^ mask]
+    if wish.load is not None:
+        yield Rule.LOAD, _lightness(cards, wish.load)
+    if len(cards.numas) > 1:
+        yield Rule.NUMA, tables.numa.__getitem__
+        if available is not None:
+            yield Rule.LEFT_NUMA, lambda mask: tables.numa_blocks[available ^ mask]
     yield Rule.PCIE, tables.pcie.__getitem__
     if available is not None:
-        yield Rule.LEFT_NVLINK, lambda mask: tables.nvlink[available & ~mask]
-        yield Rule.LEFT_PCIE, lambda mask: tables.pcie[available & ~mask]
+        yield Rule.LEFT_NVLINK, lambda mask: tables.nvlink[available ^ mask]
+        yield Rule.LEFT_PCIE, lambda mask: tables.pcie[available ^ mask]
 
 
-def _link_rule(tables: Tables, best: int, marks: Sequence[int]) -> Rule:
-    """Which of rules 1 to 3 told the best rank from the next."""
-    first, second = tables.tops[best], tables.tops[max(mark for mark in marks if mark != best)]
-    return next(rule for rule, a, b in zip(LINKS, first, second, strict=True) if a != b)
+def _lightness(cards: Cards, load: Sequence[int]) -> Read:
+    return lambda mask: -sum(load[i] for i in cards.members(mask))
 
 
-def _sets(wish: Wish, count: int) -> Sequence[int]:
-    """Masks of the wished size that hold what is forced and only candidates."""
-    forced, candidates = wish.forced, wish.candidates
-    free = candidates & ~forced
-    more = wish.size - forced.bit_count()
-    if SCAN * comb(free.bit_count(), more) < comb(count, wish.size):
-        bits = [1 << i for i in range(count) if free >> i & 1]
-        return [forced + sum(some) for some in combinations(bits, more)]
-    look = forced | ~candidates
-    return [mask for mask in _of_size(count, wish.size) if mask & look == forced]
+def _link_rule(best: int, marks: Sequence[int]) -> Rule:
+    """Which of rules 1 to 3 told the best from the next."""
+    second = max(mark for mark in marks if mark != best)
+    if best // DOMAINS != second // DOMAINS:
+        return Rule.DOMAINS
+    return Rule.MIN_NVLINK if best // SMALLEST != second // SMALLEST else Rule.SUM_NVLINK
 
 
-@lru_cache(maxsize=64)
-def _of_size(count: int, size: int) -> tuple[int, ...]:
-    return tuple(sum(some) for some in combinations([1 << i for i in range(count)], size))
+def _sets(cards: Cards, kinds: Sequence[Kind], wish: Wish) -> list[int]:
+    """Masks of the wished size that hold what is forced and only candidates, and of each kind the lowest."""
+    heaps = [_heap(cards, kind, wish) for kind in kinds]
+    least = sum(start.bit_count() for start, *_ in heaps)
+    most = least + sum(len(heap) - 1 for heap in heaps)
+    found: dict[int, list[int]] = {0: [0]}
+    for heap in heaps:
+        own = heap[0].bit_count()
+        least -= own
+        most -= own + len(heap) - 1
+        grown: dict[int, list[int]] = {}
+        for taken, sets in found.items():
+            low, high = max(0, wish.size - taken - own - most), min(len(heap) - 1, wish.size - taken - own - least)
+            for number in range(low, high + 1):
+                more = heap[number]
+                grown.setdefault(taken + own + number, []).extend([mask | more for mask in sets])
+        found = grown
+    return found[wish.size]
+
+
+def _heap(cards: Cards, kind: Kind, wish: Wish) -> list[int]:
+    """Masks of a kind: what is forced, then one more at a time, the least loaded and lowest first."""
+    masks = [sum(cards.bits[i] for i in kind if cards.bits[i] & wish.forced)]
+    free = [i for i in kind if cards.bits[i] & wish.candidates & ~wish.forced]
+    if wish.load is not None:
+        load = wish.load
+        free.sort(key=lambda i: (load[i], i))
+    for i in free:
+        masks.append(masks[-1] | cards.bits[i])
+    return masks
+
+
+def _among_twins(cards: Cards, kinds: Sequence[Kind], wish: Wish, choice: Choice) -> Rule:
+    """What decided, seeing that another card of a kind might have been taken instead of one that was."""
+    decided = choice.decided_by
+    for kind in kinds:
+        free = [i for i in kind if cards.bits[i] & wish.candidates & ~wish.forced]
+        taken = [i for i in free if cards.bits[i] & choice.mask]
+        if not 0 < len(taken) < len(free):
+            continue
+        if wish.load is None or max(wish.load[i] for i in taken) == min(wish.load[i] for i in free if i not in taken):
+            return Rule.INDEX
+        decided = max(decided, Rule.LOAD, key=list(Rule).index)
+    return decided
 
 
 def _sums(matrix: Matrix) -> list[int]:
@@ -151,19 +185,22 @@ def _minima(matrix: Matrix) -> list[int]:
     return minima
 
 
-def _touched(groups: Iterable[int], count: int) -> list[int]:
-    """Groups that a set takes from, negative."""
-    totals = [0] * (1 << count)
-    for group in groups:
-        totals = [total - 1 if mask & group else total for mask, total in enumerate(totals)]
+def _untouched(cards: Cards, groups: Sequence[int]) -> list[int]:
+    """Groups that a set does not take from, by mask."""
+    totals = [len(groups)]
+    for bit in reversed(cards.bits):
+        mates = next(group for group in groups if group & bit) & (bit - 1)
+        totals += [total if mask & mates else total - 1 for mask, total in enumerate(totals)]
     return totals
 
 
-def _blocks(groups: Iterable[int], count: int) -> list[int]:
+def _blocks(cards: Cards, groups: Sequence[int]) -> list[int]:
     """Rank by mask of the sizes of a set in each group, as lists with the largest first."""
-    weights = [0, *(1 << (5 * size) for size in range(1, count + 1))]
-    totals = [0] * (1 << count)
-    for group in groups:
-        totals = [total + weights[(mask & group).bit_count()] for mask, total in enumerate(totals)]
+    worth = [0, *(1 << (5 * size) for size in range(cards.count))]
+    step = [after - before for before, after in pairwise(worth)]
+    totals = [0]
+    for bit in reversed(cards.bits):
+        mates = next(group for group in groups if group & bit) & (bit - 1)
+        totals += [total + step[(mask & mates).bit_count()] for mask, total in enumerate(totals)]
     rank = {total: i for i, total in enumerate(sorted(set(totals)))}
     return [rank[total] for total in totals]

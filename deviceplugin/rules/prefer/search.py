@@ -1,0 +1,83 @@
+"""Bounded search for large machines without order: a good set, not proved to be the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from deviceplugin.rules.prefer.cards import Cards, Rule, Score, score, told_apart
+from deviceplugin.rules.prefer.wish import Choice, Wish
+
+STARTS = 8
+"""Cards around which sets are grown."""
+
+EXCHANGES = 200
+"""Sets that are looked at to better the best of them."""
+
+
+def choose(cards: Cards, wish: Wish) -> Choice:
+    """Grows sets around several cards, nearest cards first, and betters the best by exchanging single cards.
+
+    Args:
+        cards: All cards of the resource.
+        wish: What is wanted; it can be met.
+    """
+
+    def worth(mask: int) -> tuple[Score, int]:
+        return score(cards, mask, wish.available, wish.load), mask
+
+    seen = sorted({worth(_grown(cards, wish, start)) for start in _starts(cards, wish)})
+    found, others = seen[-1], seen[:-1]
+    for _ in range(wish.size):
+        rivals = [worth(mask) for mask in islice(_exchanged(cards, wish, found[1]), EXCHANGES // wish.size + 1)]
+        others += [found, *rivals]
+        if max(rivals) < found:
+            break
+        found = max(rivals)
+    second = max(other for other in others if other != found)
+    return Choice(found[1], told_apart(found[0], second[0]), exact=False)
+
+
+def best(cards: Cards, sets: Sequence[int]) -> Choice:
+    """The best of some sets, of whatever sizes, without regard to what is left."""
+    scores = {mask: score(cards, mask, None) for mask in sets}
+    top = max(scores.values())
+    mask = cards.first([mask for mask, own in scores.items() if own == top])
+    rivals = [own for other, own in scores.items() if other != mask]
+    return Choice(mask, told_apart(top, max(rivals)) if rivals else Rule.ONLY)
+
+
+def _starts(cards: Cards, wish: Wish) -> list[int]:
+    """Free cards, of as many NVLink domains as there are, the lowest first."""
+    free = cards.members(wish.candidates & ~wish.forced)
+    nth = {i: sum(cards.domain[j] == cards.domain[i] for j in free if j < i) for i in free}
+    return sorted(free, key=lambda i: (nth[i], i))[:STARTS]
+
+
+def _grown(cards: Cards, wish: Wish, start: int) -> int:
+    chosen = [*cards.members(wish.forced), start]
+    free = [i for i in cards.members(wish.candidates) if i not in chosen]
+    while len(chosen) < wish.size:
+        nearest = max(free, key=lambda i: _near(cards, chosen, i))
+        chosen.append(nearest)
+        free.remove(nearest)
+    return cards.mask(chosen)
+
+
+def _near(cards: Cards, chosen: Sequence[int], card: int) -> tuple[bool, int, int, int, int]:
+    links = [cards.nvlink[card][i] for i in chosen]
+    reached = any(cards.domain[card] == cards.domain[i] for i in chosen)
+    return reached, min(links), sum(links), sum(cards.pcie[card][i] for i in chosen), -card
+
+
+def _exchanged(cards: Cards, wish: Wish, mask: int) -> Iterator[int]:
+    """Sets that differ in one card, those with the weakest card replaced first."""
+    members = cards.members(mask)
+    weak = sorted(
+        cards.members(mask & ~wish.forced),
+        key=lambda i: (sum(cards.nvlink[i][j] for j in members), sum(cards.pcie[i][j] for j in members)),
+    )
+    for card in weak:
+        for bit in cards.bits:
+            if bit & wish.candidates & ~mask:
+                yield mask ^ cards.bits[card] | bit
