@@ -41,8 +41,8 @@ class Rivals:
         found = {}
         for path in sockets.in_folder(self._folder, _NVIDIA):
             suspect = self._ours.fullmatch(path.name) or not sockets.OURS.fullmatch(path.name)
-            if suspect and path != own and sockets.answers(path):
-                found[path] = self._present.get(path) or f"{path.name} ({_process(path)})"
+            if suspect and path != own and (pid := _listener(path)) is not None:
+                found[path] = self._present.get(path) or f"{path.name} ({_process(pid)})"
         gone = {path: words for path, words in self._present.items() if path not in found}
         self._present = found
         return gone
@@ -51,14 +51,13 @@ class Rivals:
 def neighbours(folder: Path, kubelet_socket: str | None) -> tuple[str, ...]:
     """Every live socket of another process in `folder`, save the kubelet's."""
     return tuple(
-        f"{path.name} ({_process(path)})"
+        f"{path.name} ({_process(pid)})"
         for path in sockets.in_folder(folder, re.compile(".*"))
-        if path.name != kubelet_socket and sockets.answers(path) and _listener(path) != os.getpid()
+        if path.name != kubelet_socket and (pid := _listener(path)) not in {None, os.getpid()}
     )
 
 
-def _process(path: Path) -> str:
-    pid = _listener(path)
+def _process(pid: int | None) -> str:
     if not pid:
         return "a process of another container"
     with contextlib.suppress(OSError):
@@ -66,11 +65,15 @@ def _process(path: Path) -> str:
     return f"pid {pid}"
 
 
-def _listener(path: Path) -> int:
-    """The process that listens (SO_PEERCRED of unix(7)), 0 when it cannot be seen from this PID namespace."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+def _listener(path: Path) -> int | None:
+    """The process that listens (SO_PEERCRED of unix(7)); 0 when it cannot be seen from here, None when nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)
-        probe.connect(str(path))
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None
         pid: int = _UCRED.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
         return pid
-    return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -72,8 +71,5 @@ class Server:
                 raise KubeletError(f"{self.path}: the own socket does not answer: {error.code().name}") from error
 
     async def close(self, grace: float) -> None:
-        """Ends the server and removes its socket file; calls that are under way have `grace` seconds to end."""
+        """Ends the server; calls that are under way have `grace` seconds to end. gRPC removes its socket file."""
         await self._server.stop(grace)
-        if self.intact():
-            with contextlib.suppress(OSError):
-                self.path.unlink()

@@ -14,7 +14,7 @@ from deviceplugin.ledger import Phase
 from deviceplugin.model.errors import KubeletError
 from tests.fake_kubelet import AdmissionFailed, FakeKubelet, Pod
 from tests.fake_kubelet.connection import Connection
-from tests.flows.running import GPU, QUICK, Plugin, offering, shares, with_sick
+from tests.flows.running import GPU, QUICK, Plugin, descriptors, offering, shares, with_sick
 from tests.waiting import wait_until
 
 
@@ -190,6 +190,16 @@ def test_ping_tells_a_served_endpoint_from_one_that_is_not(tmp_path: Path) -> No
         plugin.call(plugin.endpoint().ping())
 
 
+def test_ping_fails_when_nobody_answers_at_the_own_socket(tmp_path: Path) -> None:
+    with Plugin(tmp_path, offering(gpu=shares()), replace(QUICK, kubelet_socket=None)) as plugin:
+        wait_until(lambda: plugin.endpoint().socket_path, what="the endpoint to serve")
+        own = plugin.endpoint()._server
+        assert own is not None
+        own.path = tmp_path / "elsewhere.sock"
+        with pytest.raises(KubeletError, match=r"elsewhere.sock: the own socket does not answer: UNAVAILABLE"):
+            plugin.call(plugin.endpoint().ping())
+
+
 def test_by_the_plugin_watcher_the_kubelet_finds_the_socket(tmp_path: Path) -> None:
     registry = tmp_path / "registry"
     watcher = replace(QUICK, registration=Registration.WATCHER, kubelet_socket=None)
@@ -225,10 +235,6 @@ def test_a_hundred_replicas_of_eight_cards_reach_the_kubelet_with_one_sick_card(
         plugin.publish(with_sick(plugin.snapshot, "GPU-7"))
         view = kubelet.wait_for(GPU, healthy=700, unhealthy=100)
         assert {id_.split("::")[0] for id_ in view.unhealthy} == {"GPU-7"}
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_descriptors_of_the_process_stay_after_an_endpoint(tmp_path: Path) -> None:
