@@ -19,6 +19,7 @@ MOST_REPLICAS = 65536
 
 _DEVICE = r"\d+|\d+:\d+|(GPU|MIG)-\S+"
 _MIG_DEVICE = r"\d+:\d+|MIG-\S+"
+_RATIO = r"-?\d+(\.\d+)?"
 _WORDS = frozenset({"share", "none"})
 
 
@@ -91,16 +92,16 @@ def _limits(entry: Replicas, path: str) -> Iterator[Finding]:
 
 
 def _limit_fault(limit: str | float) -> str | None:
+    text = str(limit)
+    if re.fullmatch(_RATIO, text):
+        ratio = float(text)
+        if 0 < ratio <= 1:
+            return None
+        return f"a ratio of the share is above 0 and at most 1, is {ratio:g}; an amount needs its unit: {ratio:g}Gi"
     try:
-        ratio = float(limit)
+        return None if parse_amount(text) else "must be more than 0; write share for an equal part"
     except ValueError:
-        try:
-            return None if parse_amount(str(limit)) else "must be more than 0; write share for an equal part"
-        except ValueError:
-            return f"must be share, none, a ratio such as 0.5, or an amount such as 8Gi, is {quote(str(limit))}"
-    if 0 < ratio <= 1:
-        return None
-    return f"a ratio of the share is above 0 and at most 1, is {ratio:g}; an amount needs its unit, such as {ratio:g}Gi"
+        return f"must be share, none, a ratio such as 0.5, or an amount such as 8Gi, is {quote(text)}"
 
 
 def _names(block: Replicated, config: Config, path: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -163,7 +164,8 @@ class _Walk:
         known = keys(section)
         if node.value in known:
             return str(node.value)
-        here = f"{path}.{node.value}" if path else str(node.value)
+        word = node.value if re.fullmatch(r"[-\w ]{1,40}", node.value) else quote(node.value)
+        here = f"{path}.{word}" if path else str(word)
         verdict = suggest.unknown(str(node.value), section, path)
         if verdict.problem:
             repeated = (path, verdict.problem) in self._said

@@ -41,12 +41,10 @@ class Source(Struct, frozen=True):
 
 
 def source_of(path: str, sources: Mapping[str, Source]) -> Source:
-    """The source of a value, or of the nearest section around it that has one."""
-    while path not in sources:
+    """The source of a value; of a list's item, where the value itself was not given, that of the item."""
+    while path not in sources and "[" in path:
         path = path.rpartition("[" if path.endswith("]") else ".")[0]
-        if not path:
-            return Source()
-    return sources[path]
+    return sources.get(path, Source())
 
 
 def read_file(path: str) -> bytes:

@@ -104,16 +104,14 @@ def _explain(error: MarkedYAMLError, text: str) -> UnreadableError:
     if context and ("expected ':'" in problem or "end of stream" in problem or mark is None):
         # The parser stops at the end; what is wrong begins where it began to read.
         mark = context
-    if mark is None:
-        return UnreadableError(f"is no YAML: {problem}")
-    place = f":{mark.line + 1}:{mark.column + 1}"
-    lines = text.splitlines()
-    line = lines[mark.line] if mark.line < len(lines) else ""
-    if "\t" in line[: len(line) - len(line.lstrip())] or line[mark.column : mark.column + 1] == "\t":
+    row, column = (mark.line, mark.column) if mark else (0, 0)
+    place = f":{row + 1}:{column + 1}"
+    line = dict(enumerate(text.splitlines())).get(row, "")
+    if "\t" in line[: len(line) - len(line.lstrip())] or line[column : column + 1] == "\t":
         return UnreadableError("a tab; YAML is indented with spaces only, replace it", place)
     remedy = next((remedy for part, remedy in _REMEDIES.items() if part in problem), "see this line and the one above")
-    rest = line[mark.column :].strip()
-    bracket = context is not None and context.line < mark.line and "',' or" in problem
+    rest = line[column:].strip()
+    bracket = context is not None and context.line < row and "',' or" in problem
     opened = f" (opened on line {context.line + 1})" if context and bracket else ""
     if "another document" in problem:
         return UnreadableError(remedy, place)

@@ -31,7 +31,7 @@ def pick(process: ProcessOptions, cluster: Cluster, names: Callable[[str], Seque
     try:
         known = names(process.config_dir)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"--config-dir {process.config_dir}: {reason}; mount the folder there") from error
     name = process.config_name or cluster.default_config
     if name:

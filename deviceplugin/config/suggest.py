@@ -85,10 +85,13 @@ def _hint(name: str, section: type[Document], path: str) -> str:
     if elsewhere:
         elsewhere.sort(key=lambda above: not above.startswith(path))
         return f"it belongs under {' or '.join(above or 'the top' for above in elsewhere[:_PLACES_SHOWN])}"
-    if near := nearest(name, list(keys(section))):
+    here = list(keys(section))
+    if near := nearest(name, here, _ALMOST):
         return f"did you mean {near}?"
     if near := nearest(name, [key for _, key in all_keys(Config)], _ALMOST):
         above = next(above for above, key in all_keys(Config) if key == near)
         return f"did you mean {near} under {above or 'the top'}?"
+    if near := nearest(name, here):
+        return f"did you mean {near}?"
     spaces = f"{quote(name)} holds a blank; " if " " in name.strip() else ""
-    return f"{spaces}the keys here are {', '.join(keys(section))}"
+    return f"{spaces}the keys here are {', '.join(here)}"

@@ -9,7 +9,8 @@ def quote(text: str, longest: int | None = _LONG) -> str:
     """The text in double quotes and in one line, cut where it is longer than that."""
     from json import dumps
 
-    return dumps(text if longest is None or len(text) <= longest else text[: longest - 3] + "...", ensure_ascii=False)
+    shown = text if longest is None or len(text) <= longest else text[: longest - 3] + "..."
+    return dumps(shown, ensure_ascii=not shown.isprintable())
 
 
 def nearest(word: str, known: list[str], likeness: float = 0.6) -> str | None:
