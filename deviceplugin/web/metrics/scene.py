@@ -1,0 +1,108 @@
+"""What the rows about GPUs read: each card with its load and with its labels already written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from deviceplugin.config.document import PodLabels
+from deviceplugin.model.node import Gpu, MigInstance
+from deviceplugin.model.vitals import GpuLoad, MigLoad
+from deviceplugin.rules.attribute import Holder
+from deviceplugin.web.metrics.text import joined, labels
+from deviceplugin.web.view import View
+
+UNITS_PER_LABEL = ("gpu", "uuid", "pci_bus_id", "model", "nvlink_domain", "numa_node")
+POD_LABELS = ("namespace", "pod", "container", "resource")
+CARD_LABELS = (*UNITS_PER_LABEL, *POD_LABELS)
+MIG_LABELS = (*UNITS_PER_LABEL, "mig_uuid", "mig_profile", "gpu_instance", "compute_instance", *POD_LABELS)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A MIG instance."""
+
+    mig: MigInstance
+    load: MigLoad
+    holders: tuple[Holder, ...]
+    labels: tuple[str, ...]
+    """One text for each pod that holds it, one without a pod where nobody does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A physical GPU."""
+
+    gpu: Gpu
+    load: GpuLoad
+    holders: tuple[Holder, ...]
+    labels: tuple[str, ...]
+    instances: tuple[Instance, ...] = ()
+
+
+class Scene:
+    """A view, and its cards."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    @cached_property
+    def domains(self) -> Mapping[str, int]:
+        """NVLink domain by card."""
+        closeness = self.view.snapshot.inventory.closeness
+        return dict(zip(closeness.uuids, closeness.domain, strict=False))
+
+    @cached_property
+    def cards(self) -> tuple[Card, ...]:
+        """All cards of the node, with unknown load where none was sampled."""
+        loads = {load.uuid: load for load in self.view.load.gpus}
+        return tuple(self._card(gpu, loads.get(gpu.uuid) or GpuLoad(gpu.uuid)) for gpu in self.view.snapshot.node.gpus)
+
+    def _card(self, gpu: Gpu, load: GpuLoad) -> Card:
+        base = labels(
+            {
+                "gpu": gpu.index,
+                "uuid": gpu.uuid,
+                "pci_bus_id": gpu.pci,
+                "model": gpu.name,
+                "nvlink_domain": self.domains.get(gpu.uuid),
+                "numa_node": gpu.numa,
+            }
+        )
+        loads = {load.uuid: load for load in load.instances}
+        instances = tuple(self._instance(base, mig, loads.get(mig.uuid) or MigLoad(mig.uuid)) for mig in gpu.instances)
+        holders = self._shown(self.view.attribution.cards.get(gpu.uuid, ()))
+        return Card(gpu, load, holders, tuple(_per_holder(base, holders)), instances)
+
+    def _instance(self, base: str, mig: MigInstance, load: MigLoad) -> Instance:
+        own = labels(
+            {
+                "mig_uuid": mig.uuid,
+                "mig_profile": mig.profile,
+                "gpu_instance": mig.gi,
+                "compute_instance": mig.ci,
+            }
+        )
+        holders = self._shown(self.view.attribution.instances.get(mig.uuid, ()))
+        return Instance(mig, load, holders, tuple(_per_holder(joined(base, own), holders)))
+
+    def _shown(self, holders: tuple[Holder, ...]) -> tuple[Holder, ...]:
+        return holders if self.view.plugin.settings.pods is PodLabels.ON else ()
+
+
+def _per_holder(base: str, holders: Iterable[Holder]) -> Iterable[str]:
+    written = [joined(base, pod_labels(holder)) for holder in holders]
+    return written or [base]
+
+
+def pod_labels(holder: Holder) -> str:
+    """The labels that name who holds a device."""
+    return labels(
+        {
+            "namespace": holder.namespace,
+            "pod": holder.pod,
+            "container": holder.container,
+            "resource": holder.resource,
+        }
+    )

@@ -1,0 +1,150 @@
+"""The port: accepts connections on a thread of its own and answers each on another, at most so many at once.
+
+Nothing here waits for the daemon save the two probes, and they not for long. Each connection carries one request,
+bounded in size and in total time; the standard library's server bounds neither and takes 3 MB more.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from http import HTTPStatus
+
+from deviceplugin.config.document import Metrics
+from deviceplugin.web import guard
+from deviceplugin.web.address import listen, parse
+from deviceplugin.web.guard import Site
+from deviceplugin.web.request import Answer, MalformedError, Request, finish, receive, send
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = 16
+PATIENCE = 10.0
+"""Seconds from accepting a connection to closing it."""
+RETRY = 2.0
+"""Seconds between two attempts to get the port: in a rolling update the leaver may still have it."""
+
+
+class Server:
+    """Serves a site on the address of the settings, from its own threads."""
+
+    def __init__(self, settings: Metrics, site: Site, patience: float = PATIENCE, retry: float = RETRY) -> None:
+        """Checks the settings; nothing is opened yet.
+
+        Args:
+            settings: Address, TLS and password file.
+            site: Answers requests.
+            patience: Seconds one connection may last.
+            retry: Seconds between two attempts to get the port.
+
+        Raises:
+            ConfigError: The address is none.
+        """
+        parse(settings.address)
+        self._settings = settings
+        self._tls = guard.tls(settings)
+        self._site = guard.guarded(site, settings.basic_auth_file)
+        self._patience = patience
+        self._retry = retry
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self._stopping = threading.Event()
+        self._socket: socket.socket | None = None
+        self._complained = False
+        self._thread = threading.Thread(target=self._run, name="web", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, 0 while there is none."""
+        listening = self._socket
+        return int(listening.getsockname()[1]) if listening else 0
+
+    def start(self) -> None:
+        """Listens; where the port or a file cannot be had, says so once and goes on trying."""
+        self._open()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops listening; answers that are being sent are not waited for."""
+        self._stopping.set()
+        if self._socket is not None:
+            # A shutdown wakes the thread that accepts; closing alone would leave it there.
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+        if self._thread.is_alive():
+            self._thread.join(1)
+
+    def _open(self) -> bool:
+        try:
+            if self._tls is not None:
+                self._tls.get()
+            self._socket = listen(self._settings.address)
+        except (OSError, ssl.SSLError) as error:
+            if self._socket is None and not self._stopping.is_set():
+                self._complain(error)
+            return False
+        log.info("metrics and status page", extra={"address": self._settings.address, "port": self.port})
+        return True
+
+    def _complain(self, error: OSError) -> None:
+        level = logging.DEBUG if self._complained else logging.WARNING
+        self._complained = True
+        log.log(
+            level,
+            "no metrics and no status page yet: %s; free the address or set --metrics-address, "
+            "and check the files named by metrics.tls*. Trying again",
+            error,
+            extra={"address": self._settings.address},
+        )
+
+    def _run(self) -> None:
+        while self._socket is None:
+            if self._stopping.wait(self._retry):
+                return
+            self._open()
+        while not self._stopping.is_set():
+            self._free.acquire()
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                self._free.release()
+                # Out of file descriptors, or stopping: either way there is no hurry.
+                self._stopping.wait(0.1)
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="web-request", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        deadline = time.monotonic() + self._patience
+        try:
+            # A client that leaves, stalls or speaks no TLS is no news.
+            with suppress(OSError), connection:
+                secured = self._secure(connection)
+                with secured:
+                    self._answer(secured, deadline)
+                    finish(secured, deadline)
+        finally:
+            self._free.release()
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        connection.settimeout(self._patience)
+        return connection if self._tls is None else self._tls.get().wrap_socket(connection, server_side=True)
+
+    def _answer(self, connection: socket.socket, deadline: float) -> None:
+        try:
+            request = receive(connection, deadline)
+        except MalformedError as error:
+            send(connection, Answer(error.status, parts=(f"{error}\n".encode(),)), deadline)
+            return
+        if request is not None:
+            send(connection, self._ask(request), deadline, body=request.method != "HEAD")
+
+    def _ask(self, request: Request) -> Answer:
+        try:
+            return self._site(request)
+        except Exception:
+            log.exception("a request could not be answered", extra={"path": request.path})
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, parts=(b"see the plugin's log\n",))

@@ -1,0 +1,163 @@
+"""Views of pretend machines, as the daemon would take them: scan, offer, sample, pods."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import fake_nvml
+from deviceplugin.config.document import (
+    Config,
+    Devices,
+    Flags,
+    Metrics,
+    MigStrategy,
+    Replicas,
+    Replicated,
+    SharingSection,
+)
+from deviceplugin.ledger import Ledger, Phase
+from deviceplugin.model.health import Health, Sickness, Transition, Verdict
+from deviceplugin.model.inventory import Inventory
+from deviceplugin.model.node import Gpu
+from deviceplugin.model.snapshot import ConfigStamp, Snapshot
+from deviceplugin.model.vitals import Load
+from deviceplugin.nvml.driver import Driver
+from deviceplugin.nvml.vitals import Vitals
+from deviceplugin.rules.attribute import Claim, attribute
+from deviceplugin.rules.offer import offer
+from deviceplugin.web.view import Plugin, View, gather
+
+NOW = 1_790_000_000.0
+PODS = (
+    ("research", "llama-70b-train-0", "trainer"),
+    ("serving", "mixtral-8x22b-vllm-7d9f-x2k", "vllm"),
+    ("dev", "notebook-ada", "jupyter"),
+    ("vision", "segment-batch-5", "main"),
+)
+
+
+def configuration(machine: str, replicas: int = 1, exclude: Sequence[int] = ()) -> Config:
+    """The usual configuration for a machine of the catalogue."""
+    sharing = SharingSection(time_slicing=Replicated((Replicas("nvidia.com/gpu", replicas),)))
+    return Config(
+        flags=Flags(mig_strategy=MigStrategy.MIXED if "mig" in machine else MigStrategy.NONE),
+        sharing=sharing if replicas > 1 else SharingSection(),
+        devices=Devices(exclude=tuple(exclude)),
+    )
+
+
+def busy(fake: fake_nvml.Fake) -> None:
+    """Gives each GPU a load of its own."""
+    for number in range(len(fake.uuids())):
+        fake.load(number, round(0.17 + 0.61 * ((number * 5) % 8) / 8, 2), round(0.3 + 0.08 * (number % 8), 2))
+
+
+def pods(inventory: Inventory, held: int = 3) -> tuple[Claim, ...]:
+    """Pods on `held` of four shares of each resource."""
+    claims = []
+    for name, resource in inventory.resources.items():
+        for number, share in enumerate(resource.shares):
+            if number % 4 < held:
+                namespace, pod, container = PODS[number // 4 % len(PODS)]
+                suffix = f"-{number // 16}" if number >= 16 else ""
+                claims.append(Claim(namespace, pod + suffix, container, name, (share.id,)))
+    return tuple(claims)
+
+
+def sickness(gpu: Gpu, reason: str = "xid-79", since: float = NOW - 420) -> Sickness:
+    """What a fatal Xid leaves behind."""
+    return Sickness(
+        uuid=gpu.uuid,
+        reason=reason,
+        kind="reset-required",
+        since=since,
+        detail=f"{reason.replace('xid-', 'Xid ')} was raised. It comes back when a reset was seen and nothing is pending.",
+        pci=gpu.pci,
+        rule="health.fatal",
+        gpu_index=gpu.index,
+        xid=79,
+    )
+
+
+def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger:
+    """A ledger in which something of everything has happened."""
+    ledger = Ledger()
+    ledger.stamp("start", NOW - 86_000)
+    ledger.stamp("config_reload", NOW - 5_000)
+    ledger.count("config_reload", "success")
+    for name in resources:
+        ledger.phase(name, Phase.STREAMING)
+        ledger.stream(name, +1)
+        ledger.count("registrations", name, "success")
+        ledger.count("list_updates", name, by=3)
+        ledger.count("allocations", name, "success", by=4)
+        ledger.count("preferred", name, "4", "1", "true", by=2)
+        ledger.count("preferred", name, "8", "2", "true")
+    ledger.time("allocation", 0.0006)
+    ledger.time("preferred", 0.0002)
+    ledger.count("nvml_errors", "nvmlDeviceGetMemoryInfo", "3")
+    for one in sick:
+        ledger.count("xid", one.uuid, "79")
+        ledger.turn(
+            Transition(
+                one.since,
+                one.uuid,
+                one.pci,
+                one.gpu_index,
+                Verdict.HEALTHY,
+                Verdict.UNHEALTHY,
+                one.reason,
+                one.rule,
+                one.detail,
+                xid=one.xid,
+            )
+        )
+    return ledger
+
+
+def view_of(
+    machine: str = "hgx-h100-8",
+    *,
+    replicas: int = 1,
+    sick: Sequence[int] = (),
+    held: int = 3,
+    settings: Metrics | None = None,
+    exclude: Sequence[int] = (),
+) -> View:
+    """The view of a machine of the catalogue with pods on it.
+
+    Args:
+        machine: Name in the catalogue.
+        replicas: Shares per card.
+        sick: Indices of cards with a fatal Xid.
+        held: Of four shares, how many pods hold.
+        settings: Of the metrics.
+        exclude: Indices that the configuration leaves out.
+    """
+    with fake_nvml.open(machine) as fake:
+        driver = Driver(fake.nvml, str(fake.root))
+        if fake.uuids():
+            driver.initialise()
+            busy(fake)
+        node = driver.scan(None)
+        load = Vitals(driver).read_load(node) if node.gpus else Load()
+    inventory = offer(node, configuration(machine, replicas, exclude))
+    sicknesses = [sickness(gpu) for gpu in node.gpus if gpu.index in sick]
+    health = Health(sick=MappingProxyType({one.uuid: (one,) for one in sicknesses}))
+    snapshot = Snapshot(node, inventory, health, ConfigStamp("5f0c1a9e77b2", "/config/config.yaml"), 7)
+    plugin = Plugin(
+        version="0.1.0",
+        started=NOW - 86_000,
+        hostname="gpu-node-17",
+        settings=settings or Metrics(),
+        kubelet_socket="/var/lib/kubelet/device-plugins/kubelet.sock",
+        pods_seen=True,
+    )
+    view = gather(
+        snapshot,
+        replace(load, at=NOW - 3 if load.at else 0.0),
+        ledger_of(tuple(inventory.resources), sicknesses),
+        attribute(node, pods(inventory, held)),
+        plugin,
+    )
+    return replace(view, at=NOW)
