@@ -182,8 +182,9 @@ class Fake:
             call: which calls.
             gpu: only those on this GPU or its MIG devices.
             code: the NVML return code they answer.
-            **more: `value` (an answer in place of the right one), `delay` (seconds), `hang` (until released),
-                `after` (calls that still go through, per process), `times` (calls it then hits).
+            **more: `value` (an answer in place of the right one, or a mapping of members to put into that), `delay`
+                (seconds), `hang` (until released), `after` (calls that still go through, per process), `times`
+                (calls it then hits).
         """
         if "value" in more and more["value"] is None:
             raise Refused("a fault's value cannot be None")

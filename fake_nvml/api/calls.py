@@ -63,9 +63,12 @@ def call(*, mig: bool = False, always: bool = False, parent: bool = True) -> Cal
                 if takes_device and rest:
                     rest[0] = self.admit(name, rest[0], mig=mig, parent=parent)
                 fault = self.endure(name, self.subject(name, rest))
-                if fault is not None and fault.answers:
+                if fault is not None and not isinstance(fault.value, dict):
                     return cast("T", fault.value)
-                return function(self, *rest, **kwargs)  # type: ignore[arg-type]
+                answer = function(self, *rest, **kwargs)  # type: ignore[arg-type]
+                for name_of, value in fault.value.items() if fault is not None else ():
+                    setattr(answer, name_of, value)
+                return answer
 
         entry.__fake_call__ = True  # type: ignore[attr-defined]
         return entry

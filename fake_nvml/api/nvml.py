@@ -15,12 +15,13 @@ from fake_nvml.api.life import Life
 from fake_nvml.api.links import Links
 from fake_nvml.api.load import Load
 from fake_nvml.api.migs import Migs
+from fake_nvml.api.power import Power
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Nvml(Events, Life, Identity, Migs, Links, Load, Health, Fields, Gpm):
+class Nvml(Events, Life, Identity, Migs, Links, Load, Power, Health, Fields, Gpm):
     """pynvml's functions as methods.
 
     Those of pynvml that are not pretended exist too and answer FUNCTION_NOT_FOUND, as they would on a driver

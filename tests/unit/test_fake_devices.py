@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
@@ -122,11 +122,12 @@ def test_a_lost_gpu_counts_until_the_library_is_initialised_anew(fake: fake_nvml
     handle = nvml.nvmlDeviceGetHandleByIndex(2)
     fake.lose(2)
     assert nvml.nvmlDeviceGetCount() == 8
-    for call, argument in (
+    calls: list[tuple[Any, Any]] = [
         (nvml.nvmlDeviceGetName, handle),
         (nvml.nvmlDeviceGetHandleByIndex, 2),
         (nvml.nvmlDeviceGetHandleByUUID, fake.uuids()[2]),
-    ):
+    ]
+    for call, argument in calls:
         with pytest.raises(pynvml.NVMLError_GpuIsLost):
             call(argument)
     assert nvml.nvmlDeviceGetMinorNumber(nvml.nvmlDeviceGetHandleByIndex(3)) == 3

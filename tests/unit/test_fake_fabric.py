@@ -122,7 +122,8 @@ def test_cards_without_nvlink_support_no_call_about_it(fake: fake_nvml.Fake) -> 
 
 @pytest.mark.parametrize("fake", ["rtx4090-2"], indirect=True)
 def test_consumer_cards_have_no_peer_to_peer(fake: fake_nvml.Fake) -> None:
-    assert fake.nvml.nvmlDeviceGetP2PStatus(*_handles(fake), 1) == pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED
+    one, other = _handles(fake)
+    assert fake.nvml.nvmlDeviceGetP2PStatus(one, other, 1) == pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED
 
 
 def test_a_link_that_is_down_is_inactive_and_told_by_nobody(fake: fake_nvml.Fake) -> None:

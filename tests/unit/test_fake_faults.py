@@ -82,6 +82,12 @@ def test_an_answer_can_be_garbage(fake: fake_nvml.Fake, call: str, value: Any, a
     assert ask(fake.nvml) == value
 
 
+def test_a_member_of_an_answer_can_be_garbage(fake: fake_nvml.Fake) -> None:
+    fake.fault("nvmlDeviceGetMemoryInfo", gpu=0, value={"free": 1 << 63})
+    info = fake.nvml.nvmlDeviceGetMemoryInfo(fake.nvml.nvmlDeviceGetHandleByIndex(0))
+    assert (info.total, info.free) == (81559 << 20, 1 << 63)
+
+
 def test_two_gpus_can_have_one_uuid(fake: fake_nvml.Fake) -> None:
     fake.fault("nvmlDeviceGetUUID", gpu=1, value=fake.uuids()[0])
     nvml = fake.nvml
@@ -146,4 +152,4 @@ def test_faults_that_make_no_sense_are_refused(fake: fake_nvml.Fake) -> None:
 def test_the_checks_of_a_driver_come_before_the_fault(fake: fake_nvml.Fake) -> None:
     fake.fault("nvmlDeviceGetName", code=999)
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
-        fake.nvml.nvmlDeviceGetName(None)
+        fake.nvml.nvmlDeviceGetName(None)  # type: ignore[arg-type]
