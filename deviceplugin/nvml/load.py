@@ -19,6 +19,7 @@ _PERCENT = 0.01
 _MILLI = 0.001
 _KIB = 1024
 _KILO = 1000
+_HOTTEST = 1000
 _NO_INSTANCE = 0xFFFFFFFF
 
 _FIELDS: Mapping[str, tuple[Field, float]] = {
@@ -59,10 +60,12 @@ class _Call:
     scale: float = 1
     instead_of: str = ""
     """Asked only where the card lacks this field."""
+    most: float = 1 << 62
+    """The largest answer that can be believed."""
 
 
 _CALLS = (
-    _Call("temperature", "nvmlDeviceGetTemperature", (pynvml.NVML_TEMPERATURE_GPU,)),
+    _Call("temperature", "nvmlDeviceGetTemperature", (pynvml.NVML_TEMPERATURE_GPU,), most=_HOTTEST),
     _Call("power", "nvmlDeviceGetPowerUsage", scale=_MILLI),
     _Call("power_limit", "nvmlDeviceGetEnforcedPowerLimit", scale=_MILLI),
     _Call("sm_clock", "nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_SM,), _MHZ),
@@ -95,7 +98,11 @@ class LoadReader:
         for call in _CALLS:
             if call.instead_of and not self._recall.lacks(gpu.uuid, _FIELDS[call.instead_of][0]):
                 continue
-            number = self._recall.ask(inquiry, gpu.uuid, getattr(api, call.call), handle, *call.arguments)
+            ask = getattr(api, call.call)
+            number = self._recall.ask(inquiry, gpu.uuid, ask, handle, *call.arguments)
+            if number is not None and not 0 <= number <= call.most:
+                inquiry.garbage(gpu.uuid, call.call, str(number))
+                number = None
             facts[call.fact] = None if number is None else number * call.scale
         facts |= self._memory(inquiry, api, handle, gpu.uuid)
         facts |= self._utilization(inquiry, api, handle, gpu.uuid)
@@ -137,7 +144,10 @@ class LoadReader:
         return facts
 
     def _processes(self, inquiry: Inquiry, api: NvmlApi, handle: Handle, uuid: str) -> tuple[Process, ...] | None:
-        found = self._recall.ask(inquiry, uuid, api.nvmlDeviceGetComputeRunningProcesses, handle)
+        """Version 2 of the call for drivers before 510, which lack version 3."""
+        found = self._recall.ask(inquiry, uuid, api.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+        if found is None and self._recall.lacks(uuid, ("nvmlDeviceGetComputeRunningProcesses_v3",)):
+            found = self._recall.ask(inquiry, uuid, api.nvmlDeviceGetComputeRunningProcesses_v2, handle)
         return None if found is None else tuple(_process(one) for one in found)
 
     def _links(self, inquiry: Inquiry, api: NvmlApi, handle: Handle, gpu: Gpu) -> tuple[LinkLoad, ...]:
