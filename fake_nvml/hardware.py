@@ -42,6 +42,8 @@ RECOVERY_OF_XID: Final = {
     140: GPU_RESET,
     143: GPU_RESET,
 }
+# what an Xid says about remapping rows, or retiring pages on cards before Ampere
+MEMORY_XIDS: Final = {63: "pending", 64: "failure"}
 
 
 def gpu_of(state: State, number: int) -> GpuState:
@@ -64,8 +66,9 @@ def xid(state: State, op: Mapping[str, Any]) -> None:
     whole = gi is None and ci is None
     if whole and op.get("effects", True):
         one.recovery = max(one.recovery, RECOVERY_OF_XID.get(code, 0))
-        one.rows["pending"] = int(code == 63) or one.rows.get("pending", 0)  # noqa: PLR2004
-        one.rows["failure"] = int(code == 64) or one.rows.get("failure", 0)  # noqa: PLR2004
+        if code in MEMORY_XIDS:
+            book = one.rows if one.gpu.card.row_remap else one.pages
+            book[MEMORY_XIDS[code]] = 1
     state.outbox.append(Event(one.number, XID, code, ANY if gi is None else gi, ANY if ci is None else ci))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fake_nvml.state import GpuState, State
 
-GPU_CLASS, BRIDGE_CLASS = "0x030200", "0x068000"
+COMPUTE_CLASS, DISPLAY_CLASS, BRIDGE_CLASS = "0x030200", "0x030000", "0x068000"
 NVIDIA = "0x10de"
 _INSTANCES, _COMPUTE = 15, 8
 _FIRST_CAPABILITY = 3  # after the two of /proc/driver/nvidia-caps: config and monitor
@@ -75,7 +75,8 @@ def picture(state: State) -> dict[str, str]:
     }
     for one in state.gpus:
         if one.attached and machine.device_nodes:
-            files.update(_pci(one.gpu.sysfs_name, GPU_CLASS, one.gpu.card.device_id >> 16, one.gpu.numa))
+            kind = DISPLAY_CLASS if one.gpu.card.fan else COMPUTE_CLASS  # passive cards drive no display
+            files.update(_pci(one.gpu.sysfs_name, kind, one.gpu.card.device_id >> 16, one.gpu.numa))
     for bus_id in machine.switches:
         domain, rest = bus_id.lower().split(":", 1)
         files.update(_pci(f"{int(domain, 16):04x}:{rest}", BRIDGE_CLASS, 0x22A3, 0))

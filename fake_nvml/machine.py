@@ -18,7 +18,7 @@ ZERO_CLUSTER = "0" * 32
 
 INTERNAL, SINGLE, MULTIPLE, HOST_BRIDGE, NODE, SYSTEM = 0, 10, 20, 30, 40, 50
 FABRIC_STATES = {"not-supported": 0, "not-started": 1, "in-progress": 2, "completed": 3}
-DEVICE_TYPES = {"gpu": 0, "npu": 1, "switch": 2, "unknown": 255}
+DEVICE_TYPES = {"untold": None, "gpu": 0, "npu": 1, "switch": 2, "unknown": 255}
 
 
 class UnknownMachine(ValueError):  # noqa: N818  the word for it
@@ -180,7 +180,7 @@ def _wires(text: dict[str, Any], own: list[Card]) -> list[list[Link | None]]:
         remotes = [bus for bus, many in zip(entry["bus"], entry["split"], strict=True) for _ in range(many)]
         for number in entry["gpus"]:
             shown = _shown(entry.get("shown", "visible"), text["bus"][number])
-            kind = DEVICE_TYPES.get(entry.get("type", "switch"))
+            kind = DEVICE_TYPES[entry.get("type", "switch")]
             for remote in remotes[: entry.get("links", {}).get(str(number), len(remotes))]:
                 link = Link(None, 0, domain, shown or remote, kind, entry.get("counted", True))
                 wires[number][used[number]] = link
@@ -190,7 +190,7 @@ def _wires(text: dict[str, Any], own: list[Card]) -> list[list[Link | None]]:
         for _ in range(entry["links"]):
             for here, there in ((a, b), (b, a)):
                 remote = _shown(entry.get("shown", "visible"), text["bus"][here]) or text["bus"][there]
-                kind = DEVICE_TYPES.get(entry.get("type", "gpu"))
+                kind = DEVICE_TYPES[entry.get("type", "gpu")]
                 wires[here][used[here]] = Link(there, used[there], None, remote, kind, counted=False)
             used[a] += 1
             used[b] += 1

@@ -33,15 +33,18 @@ class Bell:
         if self._thread is not None:
             return
         self._door = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
-        os.mkfifo(self._door)
-        self._pipe = os.open(self._door, os.O_RDWR | os.O_CLOEXEC)
+        unready = self._folder / f".{self._door.name}"
+        os.mkfifo(unready)
+        self._pipe = os.open(unready, os.O_RDWR | os.O_CLOEXEC)
+        unready.rename(self._door)  # before this nobody knocks, and finding it unread sweeps it away
         self._thread = threading.Thread(target=self._answer, name="fake-nvml-bell", daemon=True)
         self._thread.start()
 
     def ring(self) -> None:
         """Tell every listener of the root, other processes included, that there is news."""
         for door in self._folder.iterdir():
-            _knock(door, _NEWS)
+            if not door.name.startswith("."):
+                _knock(door, _NEWS)
 
     def close(self) -> None:
         """Stop listening."""

@@ -85,6 +85,7 @@ class Calls:
         self.users = 0  # nvmlInit less nvmlShutdown
         self.generation = 0
         self.closed = False
+        self.at_shutdown: list[Callable[[], None]] = []
         self.enumerated: dict[int, int] = {}  # GPU number -> incarnation, as found by nvmlInit
         self.loaded = world.state.loads if world.state.library else None
         self._handles: dict[int, tuple[int, int | None]] = {}  # address -> GPU number, MIG serial

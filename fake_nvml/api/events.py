@@ -36,15 +36,12 @@ class Events(Calls):
         super().__init__(world)
         self._sets: dict[int, EventSet] = {}
         world.listeners.append(self._happened)
+        self.at_shutdown.append(self._sets.clear)
 
     def _happened(self, event: Event) -> None:
         for one in self._sets.values():
             if one.kinds.get(event.gpu, 0) & event.kind:
                 one.queue.append(event)
-
-    def drop_events(self) -> None:
-        """Forget all event sets."""
-        self._sets.clear()
 
     def _event_mask(self, one: GpuState) -> int:
         mask = one.gpu.card.events

@@ -23,6 +23,7 @@ class Gpm(Calls):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._samples: dict[int, _Sample | None] = {}
+        self.at_shutdown.append(self._samples.clear)
 
     @call()
     def nvmlGpmQueryDeviceSupport(self, device: GpuState) -> Any:

@@ -48,13 +48,10 @@ class Life(Calls):
         self.users -= 1
         if not self.users:
             self.forget()
-            self.drop_events()
+            for forget in self.at_shutdown:
+                forget()
             self.world.unhold()
             self.world.changed.notify_all()
-
-    def drop_events(self) -> None:
-        """Forget all event sets."""
-        raise NotImplementedError
 
     @call(always=True)
     def nvmlErrorString(self, result: int) -> str:
