@@ -77,3 +77,9 @@ def test_every_call_is_counted_by_its_name(fake: fake_nvml.Fake) -> None:
     fake.nvml.nvmlDeviceGetCount()
     assert fake.calls["nvmlDeviceGetCount"] == 2
     assert fake.calls["nvmlDeviceGetName"] == 0
+
+
+def test_a_device_can_be_given_by_name(fake: fake_nvml.Fake) -> None:
+    fake.nvml.nvmlInit()
+    handle = fake.nvml.nvmlDeviceGetHandleByIndex(index=0)
+    assert fake.nvml.nvmlDeviceGetName(handle=handle) == "NVIDIA H100 80GB HBM3"

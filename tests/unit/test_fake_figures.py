@@ -283,6 +283,16 @@ def test_row_remapping(fake: Fake) -> None:
         fake.retire(0, "pending")
 
 
+@pytest.mark.parametrize(("machine", "fields"), [("hgx-h100-8", (144, 145)), ("dgx1-v100-8", (31,))])
+def test_memory_xids_are_written_down(machine: str, fields: tuple[int, ...]) -> None:
+    with fake_nvml.open(machine) as fake:
+        fake.nvml.nvmlInit()
+        fake.xid(0, 63)
+        fake.xid(0, 64)
+        assert _fields(fake, 0, *fields) == [1] * len(fields)
+        assert _fields(fake, 1, *fields) == [0] * len(fields)
+
+
 def test_page_retirement() -> None:
     with fake_nvml.open("dgx1-v100-8") as fake:
         fake.nvml.nvmlInit()
@@ -350,6 +360,10 @@ def test_performance_samples(fake: Fake, clock: Clock, *, cut: bool) -> None:
     nvml.nvmlGpmSampleFree(one)
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         take(one)
+    nvml.nvmlShutdown()
+    nvml.nvmlInit()
+    with pytest.raises(pynvml.NVMLError_InvalidArgument):
+        nvml.nvmlGpmSampleFree(two)
     bad = pynvml.c_nvmlGpmMetricsGet_t()
     with pytest.raises(pynvml.NVMLError_ArgumentVersionMismatch):
         nvml.nvmlGpmMetricsGet(bad)

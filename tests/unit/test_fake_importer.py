@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 import fake_nvml
 from fake_nvml import fabric, importer, topotext
 from fake_nvml.card import UnknownCard
+from fake_nvml.machine import build
 from fake_nvml.state import booted
 
 TEXTS = Path(__file__).parent.parent / "machines"
@@ -189,3 +191,20 @@ def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
     path.write_text("nonsense\n")
     with pytest.raises(fake_nvml.Malformed, match=rf"^{path}: line 1, column 1: no header"):
         fake_nvml.open(str(path))
+
+
+def test_the_distance_of_linked_gpus_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "box.topo"
+    path.write_text(PAIR)
+    with fake_nvml.open(str(path)) as fake:
+        fake.nvml.nvmlInit()
+        one, other = (fake.nvml.nvmlDeviceGetHandleByIndex(i) for i in (0, 1))
+        with pytest.raises(pynvml.NVMLError_NotSupported):
+            fake.nvml.nvmlDeviceGetTopologyCommonAncestor(one, other)
+        assert fake.nvml.nvmlDeviceGetP2PStatus(one, other, 2) == pynvml.NVML_P2P_STATUS_OK
+
+
+def test_a_driver_may_not_tell_the_kind_of_the_far_end() -> None:
+    entry = {"gpus": [0, 1], "links": 4, "type": "untold"}
+    built = build("untold", {"card": "rtx-a6000", "bus": ["00000000:01:00.0", "00000000:02:00.0"], "bridge": [entry]})
+    assert {wire.remote_type for wire in built.gpus[0].links if wire} == {None}

@@ -167,6 +167,8 @@ def test_host_files_of_odd_machines(tmp_path: Path) -> None:
     assert not (tmp_path / "none/dev").exists()
     vendors = {path.read_text() for path in (tmp_path / "none/sys/bus/pci/devices").glob("*/vendor")}
     assert vendors == {"0x8086\n"}
+    fake_nvml.open("rtx4090-2", tmp_path / "rtx").close()
+    assert (tmp_path / "rtx/sys/bus/pci/devices/0000:01:00.0/class").read_text() == "0x030000\n"
     fake_nvml.open("t4x1", tmp_path / "t4").close()
     assert (tmp_path / "t4/sys/bus/pci/devices/0000:00:1e.0/numa_node").read_text() == "-1\n"
 
