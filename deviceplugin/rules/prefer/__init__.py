@@ -16,9 +16,11 @@ from deviceplugin.rules.prefer.cards import cards_of
 from deviceplugin.rules.prefer.chooser import Chooser
 from deviceplugin.rules.prefer.preference import Preference, preference
 from deviceplugin.rules.prefer.request import check
+from deviceplugin.rules.prefer.shares import check_strict, shares
+from deviceplugin.rules.prefer.stock import stock_of
 from deviceplugin.rules.prefer.whole import whole
 
-__all__ = ["Preference", "prefer"]
+__all__ = ["Preference", "check_strict", "prefer"]
 
 KEPT = 32
 """Resources whose preparations are kept."""
@@ -31,9 +33,7 @@ class _Ground:
         self.closeness, self.resource = closeness, resource
         gpus = dict.fromkeys((s.gpu, s.gpu_index, s.numa) for s in resource.shares)
         self.chooser = _chooser(closeness, tuple(gpus))
-        cards = self.chooser.cards
-        bits = dict(zip(cards.uuids, cards.bits, strict=True))
-        self.bits = {share.id: bits[share.gpu] for share in resource.shares}
+        self.stock = stock_of(resource, self.chooser.cards)
 
 
 _kept: OrderedDict[tuple[int, int], _Ground] = OrderedDict()
@@ -77,5 +77,6 @@ def prefer(
     """
     ground = _ground(snapshot.inventory.closeness, resource)
     request = check(resource, snapshot.health, available, must_include, size)
-    verdict = whole(ground.chooser, ground.bits, snapshot.health, request)
-    return preference(ground.chooser.cards, verdict, request.unknown)
+    chooser, stock = ground.chooser, ground.stock
+    verdict = whole(chooser, stock.bits, snapshot.health, request) if stock.whole else shares(chooser, stock, request)
+    return preference(chooser.cards, verdict, request.unknown)
