@@ -26,6 +26,8 @@ class Context:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._stack = ExitStack()
+        self.host_root = "/"
+        """Where the last scan saw the host's /sys, /proc and /dev."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,6 +65,7 @@ class Context:
         from deviceplugin.nvml.probe import probe
 
         driver = self.open_driver()
+        self.host_root = driver.host_root
         driver.initialise()
         try:
             return probe(driver.api, driver.host_root, machine_type_file=self.loaded.config.flags.gfd.machine_type_file)
@@ -75,7 +78,7 @@ class Context:
         from deviceplugin.rules.offer import offer
 
         node = self.probe()
-        inventory = offer(node, self.loaded.config)
+        inventory = offer(node, self.loaded.config, self.host_root)
         if inventory.conflicts:
             raise ConfigError(*inventory.conflicts)
         return Snapshot(node=node, inventory=inventory, config=self.loaded.stamp)
