@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
+import os
 import time
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Registrar:
         """The last complaint; empty when all is well."""
         self._settings = settings
         self._observer = observer
-        self._history = History(settings, random.random)
+        self._history = History(settings, _chance)
         self._rivals = Rivals(settings.folder, resource_name)
         self._left_alone_at: float | None = None
         self._cut_at = -_LEAVING
@@ -178,3 +178,8 @@ class Registrar:
         self._observer.registration_failed(self.resource_name, kind)
         if self._history.worth_saying(kind):
             log.warning("%s: %s%s", self.resource_name, error, addition)
+
+
+def _chance() -> float:
+    """A number in [0, 1); the `random` module costs more to import than the jitter is worth."""
+    return os.urandom(1)[0] / 256

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os.path
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -241,4 +240,4 @@ class Service:
 
 
 def _unique() -> str:
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import socket
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def fresh_path(folder: Path, resource_name: str) -> Path:
     Raises:
         KubeletError: The folder's own path is so long that no socket name fits.
     """
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = os.urandom(_TOKEN_BYTES).hex()
     room = LONGEST_PATH - len(os.fsencode(folder / f"nvidia--{token}.sock"))
     if room < 1:
         raise KubeletError(f"{folder}: too long a path for a socket in it (the limit is {LONGEST_PATH} bytes)")
