@@ -71,7 +71,7 @@ def sickness(gpu: Gpu, reason: str = "xid-79", since: float = NOW - 420) -> Sick
         reason=reason,
         kind="reset-required",
         since=since,
-        detail=f"{reason.replace('xid-', 'Xid ')} was raised. It comes back when a reset was seen and nothing is pending.",
+        detail=f"{reason.title().replace('-', ' ')} was raised. It comes back when a reset was seen.",
         pci=gpu.pci,
         rule="health.fatal",
         gpu_index=gpu.index,
@@ -123,6 +123,9 @@ def view_of(
     held: int = 3,
     settings: Metrics | None = None,
     exclude: Sequence[int] = (),
+    last: Sequence[int] = (),
+    pods_seen: bool = True,
+    source: str = "/config/config.yaml",
 ) -> View:
     """The view of a machine of the catalogue with pods on it.
 
@@ -133,6 +136,9 @@ def view_of(
         held: Of four shares, how many pods hold.
         settings: Of the metrics.
         exclude: Indices that the configuration leaves out.
+        last: Indices of cards that are ranked last.
+        pods_seen: Whether the pod resources API answers.
+        source: Of the configuration.
     """
     with fake_nvml.open(machine) as fake:
         driver = Driver(fake.nvml, str(fake.root))
@@ -140,24 +146,28 @@ def view_of(
             driver.initialise()
             busy(fake)
         node = driver.scan(None)
-        load = Vitals(driver).read_load(node) if node.gpus else Load()
+        load = Vitals(driver).read_load(node, per_link=bool(settings and settings.per_link)) if node.gpus else Load()
     inventory = offer(node, configuration(machine, replicas, exclude))
     sicknesses = [sickness(gpu) for gpu in node.gpus if gpu.index in sick]
-    health = Health(sick=MappingProxyType({one.uuid: (one,) for one in sicknesses}))
-    snapshot = Snapshot(node, inventory, health, ConfigStamp("5f0c1a9e77b2", "/config/config.yaml"), 7)
+    ranked = [sickness(gpu, "remap-pending") for gpu in node.gpus if gpu.index in last]
+    health = Health(
+        sick=MappingProxyType({one.uuid: (one,) for one in sicknesses}),
+        last=MappingProxyType({one.uuid: (one,) for one in ranked}),
+    )
+    snapshot = Snapshot(node, inventory, health, ConfigStamp("5f0c1a9e77b2", source), 7)
     plugin = Plugin(
         version="0.1.0",
         started=NOW - 86_000,
         hostname="gpu-node-17",
         settings=settings or Metrics(),
         kubelet_socket="/var/lib/kubelet/device-plugins/kubelet.sock",
-        pods_seen=True,
+        pods_seen=pods_seen,
     )
     view = gather(
         snapshot,
         replace(load, at=NOW - 3 if load.at else 0.0),
         ledger_of(tuple(inventory.resources), sicknesses),
-        attribute(node, pods(inventory, held)),
+        attribute(node, pods(inventory, held) if pods_seen else ()),
         plugin,
     )
     return replace(view, at=NOW)
