@@ -74,6 +74,7 @@ def test_h10_an_instance_that_is_made_anew_is_cordoned_by_its_place() -> None:
     ward.scan(cut_card(0, "1g.10gb"), card(1))
     gone = [uuid for uuid in ward.sick if uuid != slot(2)]
     assert gone == [slot(1)]
+    assert ward.sick[slot(1)] == ("vanished", "cordoned")
     ward.hear(Forgotten(slot(1)))
     ward.hear(Forgotten(slot(2)))
     fresh = cut_card(0, "1g.10gb", "1g.10gb")

@@ -49,6 +49,7 @@ def test_h2_the_quiet_period_runs_from_the_last_event() -> None:
         {"remap_pending": None, "remap_failure": None, "problems": (Problem(A, "nvmlDeviceGetRemappedRows", 999),)},
         {"recovery_action": -1},
         {"alive": False},
+        {"alive": False, "retired_pending": False},
     ],
 )
 def test_h2_h9_what_is_pending_or_unknown_holds_a_recovery_up(not_clean: dict[str, object]) -> None:
@@ -130,15 +131,8 @@ def test_flapping_doubles_the_quiet_period_up_to_a_cap() -> None:
     for _ in range(8):
         ward.xid(94)
         ward.hear(good(), 1)
-        waits.append(_seconds_until_back(ward))
+        waits.append(_seconds_until_back(ward, A))
     assert waits == [60, 120, 240, 480, 960, 1920, 1920, 1920]
-
-
-def _seconds_until_back(ward: Ward) -> float:
-    began = ward.now - 1
-    while ward.sick:
-        ward.hear(Tick(), 59 if ward.now == began + 1 else 60)
-    return ward.now - began
 
 
 def test_time_in_good_health_forgives() -> None:
@@ -146,7 +140,7 @@ def test_time_in_good_health_forgives() -> None:
     for _ in range(3):
         ward.xid(94)
         ward.hear(good(), 1)
-        _seconds_until_back(ward)
+        _seconds_until_back(ward, A)
     assert ward.state.flaps[A].count == 2
     ward.hear(Tick(), 1799)
     assert A in ward.state.flaps
@@ -154,7 +148,7 @@ def test_time_in_good_health_forgives() -> None:
     assert ward.state.flaps == {}
     ward.xid(94)
     ward.hear(good(), 1)
-    assert _seconds_until_back(ward) == 60
+    assert _seconds_until_back(ward, A) == 60
 
 
 def test_a_lost_card_comes_back_at_once_the_first_time_and_later_the_next() -> None:
@@ -196,3 +190,39 @@ def test_a_clock_that_steps_back_begins_the_quiet_period_anew_and_no_more() -> N
     assert set(ward.sick) == {A}
     ward.hear(Tick(), 1)
     assert ward.sick == {}
+
+
+def test_each_device_flaps_by_itself() -> None:
+    ward = Ward()
+    for _ in range(2):
+        ward.xid(79, B)
+        ward.xid(94)
+        ward.hear(good(), 1)
+        waited = _seconds_until_back(ward, A)
+    assert waited == 120
+    assert ward.state.flaps[B].count == 0
+
+
+def _seconds_until_back(ward: Ward, uuid: str) -> float:
+    began = ward.now - 1
+    while uuid in ward.sick:
+        ward.hear(Tick(), 59 if ward.now == began + 1 else 60)
+    return ward.now - began
+
+
+def test_another_policy_for_something_else_takes_no_evidence_away() -> None:
+    ward = Ward()
+    ward.xid(94)
+    ward.hear(good(), 1)
+    ward.configure(ignored=(13,))
+    ward.hear(Tick(), 59)
+    assert ward.sick == {}
+
+
+def test_a_clean_card_heals_itself_and_no_other() -> None:
+    ward = Ward()
+    ward.xid(94, A)
+    ward.xid(94, B)
+    ward.hear(good(A), 60)
+    ward.hear(Tick(), 60)
+    assert set(ward.sick) == {B}

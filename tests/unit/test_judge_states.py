@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from deviceplugin.config.document import HealthPolicy
+from deviceplugin.model.evidence import DriverReloaded
 from deviceplugin.model.node import Fabric, FabricState
 from deviceplugin.model.vitals import Reading
 from deviceplugin.rules.judge.states import fabric_faults
@@ -114,4 +115,13 @@ def test_the_health_mask_of_the_fabric_is_read_by_its_two_bit_fields() -> None:
         "access time-out",
     )
     assert fabric_faults(0b0001_00_00_00_00) == ()
+    assert fabric_faults(0b0010_00_00_00_00) == ("wrong configuration",)
     assert fabric_faults(0b0101_00_00_00_00) == ("wrong configuration",)
+
+
+def test_after_a_reset_a_count_that_the_card_does_not_keep_is_not_waited_for() -> None:
+    ward = Ward()
+    ward.hear(replace(old(), volatile_uncorrectable=3))
+    ward.hear(DriverReloaded())
+    ward.hear(replace(old(), volatile_uncorrectable=None))
+    assert ward.sick == {}
