@@ -18,11 +18,10 @@ def test_a_card_goes_with_its_reason() -> None:
     assert inventory.state is NodeState.SERVING
 
 
-def test_a_card_takes_its_instances_along_and_an_empty_resource_goes() -> None:
-    before = offer(
-        node(cut_card(0, "1g.10gb", "3g.40gb"), card(1)), Config(flags=Flags(mig_strategy=MigStrategy.MIXED))
-    )
-    assert list(withhold(before, [flaw(card(0).uuid)]).resources) == ["nvidia.com/gpu"]
+def test_instances_go_one_by_one_and_an_empty_resource_goes() -> None:
+    flags = Flags(mig_strategy=MigStrategy.MIXED)
+    before = offer(node(cut_card(0, "1g.10gb", "3g.40gb"), card(1)), Config(flags=flags))
+    assert withhold(before, [flaw(card(0).uuid)]) is before
     one = withhold(before, [flaw(instance(0, 1).uuid)])
     assert list(one.resources) == ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu"]
     assert one.resources["nvidia.com/gpu"] is before.resources["nvidia.com/gpu"]

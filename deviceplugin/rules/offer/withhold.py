@@ -10,11 +10,11 @@ from deviceplugin.model.inventory import Inventory, LeftOut, NodeState, Resource
 
 
 def withhold(inventory: Inventory, flaws: Iterable[LeftOut]) -> Inventory:
-    """The inventory without the devices that `flaws` name; a flaw of a card takes its MIG instances along.
+    """The inventory without the devices that `flaws` name; a flaw of a card says nothing of its MIG instances.
 
     Flaws of devices that are not offered anyway are dropped. A resource that loses its last share is no longer there.
     """
-    offered = {uuid for r in inventory.resources.values() for share in r.shares for uuid in (share.device, share.gpu)}
+    offered = {share.device for resource in inventory.resources.values() for share in resource.shares}
     relevant = tuple(flaw for flaw in flaws if flaw.device in offered)
     if not relevant:
         return inventory
@@ -30,5 +30,5 @@ def withhold(inventory: Inventory, flaws: Iterable[LeftOut]) -> Inventory:
 
 
 def _without(resource: Resource, out: set[str]) -> Resource:
-    kept = tuple(share for share in resource.shares if share.device not in out and share.gpu not in out)
+    kept = tuple(share for share in resource.shares if share.device not in out)
     return resource if len(kept) == len(resource.shares) else replace(resource, shares=kept)

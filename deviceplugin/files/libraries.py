@@ -1,0 +1,123 @@
+"""The driver's libraries below one root: by the loader's cache, then in the folders that distributions use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from deviceplugin.files.loadercache import paths_of
+from deviceplugin.files.rooted import Root
+from deviceplugin.model.userspace import LibraryLink
+
+FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/opt/nvidia/lib64",
+    "/run/opengl-driver/lib",
+)
+"""Debian and Ubuntu, RHEL and SUSE, Arch, hosted nodes, NixOS."""
+INNER = ("", "/vdpau", "/nvidia", "/nvidia/current")
+EXPLICIT = (
+    "libEGL.so",
+    "libGL.so",
+    "libGLESv1_CM.so",
+    "libGLESv2.so",
+    "libGLX.so",
+    "libGLdispatch.so",
+    "libOpenCL.so",
+    "libOpenGL.so",
+    "libnvidia-api.so",
+    "libnvidia-egl-xcb.so",
+    "libnvidia-egl-xlib.so",
+)
+"""Libraries that do not carry the driver's version: handed over only if a feature flag says so."""
+CUDA = "libcuda.so"
+CACHE = "/etc/ld.so.cache"
+
+_VERSIONED = re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """Libraries of one version, by their real paths, and the links that lead to them."""
+
+    version: str
+    paths: tuple[str, ...]
+    links: tuple[LibraryLink, ...]
+
+
+def versions(root: Root) -> tuple[str, ...]:
+    """Versions of every libcuda below the root, in the order in which folders are looked through."""
+    names = (name for folder in _folders(root) for name in root.names(folder))
+    return tuple(dict.fromkeys(match[1] for match in map(_VERSIONED.fullmatch, names) if match))
+
+
+def find(root: Root, version: str, *, explicit: bool = False) -> Libraries | None:
+    """The driver's libraries of one version.
+
+    Args:
+        root: Where to look.
+        version: The driver's version; empty: that of the first libcuda found.
+        explicit: Also those that carry no version.
+
+    Returns:
+        None where libcuda of that version is not there.
+    """
+    version = version or next(iter(versions(root)), "")
+    found: dict[str, None] = {}
+    links: dict[str, _Link] = {}
+    for folder in _folders(root):
+        for name in root.names(folder):
+            real = root.real(f"{folder}/{name}") if ".so" in name else None
+            if real is None or not (real.endswith(f".so.{version}") or (explicit and name.startswith(EXPLICIT))):
+                continue
+            found[real] = None
+            home, _, own = real.rpartition("/")
+            if name != own:
+                next_name = (root.link(f"{folder}/{name}") or "").rpartition("/")[2]
+                links.setdefault(f"{home}/{name}", _Link(home, next_name, own))
+    cuda = next((path for path in found if path.endswith(f"/{CUDA}.{version}")), None)
+    if cuda is None:
+        return None
+    home, _, own = cuda.rpartition("/")
+    links.setdefault(f"{home}/{CUDA}.1", _Link(home, own, own))
+    links.setdefault(f"{home}/{CUDA}", _Link(home, f"{CUDA}.1", own))
+    return Libraries(version, tuple(found), tuple(_in_containers(links, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A link to the library `own` in the folder `home`, which says that it leads to `next_name`."""
+
+    home: str
+    next_name: str
+    own: str
+
+
+def _in_containers(links: Mapping[str, _Link], found: Collection[str]) -> Iterator[LibraryLink]:
+    """The links, each to a name that a container has: another link, or else the library itself."""
+    for path, link in sorted(links.items()):
+        onward = f"{link.home}/{link.next_name}"
+        known = onward != path and (onward in links or onward in found)
+        yield LibraryLink(path, link.next_name if known else link.own)
+
+
+def _folders(root: Root) -> Iterator[str]:
+    """Folders that may hold the driver's libraries: those of the cache first; each with the folders inside it."""
+    seen: set[str] = set()
+    for path in (*paths_of(root.read(CACHE), f"{CUDA}.1", CUDA), *(f"{folder}/{CUDA}.1" for folder in FOLDERS)):
+        for file in (path, root.real(path) or path):
+            outer = file.rpartition("/")[0]
+            for inner in INNER:
+                real = root.real(outer + inner)
+                if real is not None and real not in seen:
+                    seen.add(real)
+                    yield real
