@@ -1,4 +1,4 @@
-"""The fake host root: the files under /sys, /proc and /dev that a driver shows, as regular files.
+"""The fake host root: what a driver shows under /sys, /proc and /dev, and what it installs, as regular files.
 
 The whole picture is computed from the state and the folder is made equal to it.
 """
@@ -20,7 +20,9 @@ NVIDIA = "0x10de"
 _INSTANCES, _COMPUTE = 15, 8
 _FIRST_CAPABILITY = 3  # after the two of /proc/driver/nvidia-caps: config and monitor
 _PER_INSTANCE = _COMPUTE + 1
-_OWNED = ("sys/bus/pci/devices", "proc/driver", "dev")
+_OWNED = ("sys/bus/pci/devices", "proc/driver", "dev", "usr/lib/x86_64-linux-gnu", "usr/bin", "lib/firmware/nvidia")
+_LIBRARIES = ("cuda", "nvidia-ml", "nvidia-ptxjitcompiler", "cudadebugger", "nvidia-nvvm", "nvidia-opencl", "nvcuvid")
+_PROGRAMS = ("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 
 
 def render(root: Path, state: State) -> None:
@@ -104,7 +106,10 @@ def _driver(state: State) -> dict[str, str]:
         "dev/nvidia-uvm": "",
         "dev/nvidia-uvm-tools": "",
         "dev/nvidia-modeset": "",
+        f"lib/firmware/nvidia/{state.driver}/gsp_ga10x.bin": "",
     }
+    files |= {f"usr/lib/x86_64-linux-gnu/lib{name}.so.{state.driver}": "" for name in _LIBRARIES}
+    files |= {f"usr/bin/{name}": "" for name in _PROGRAMS}
     for one in state.gpus:
         if one.attached:
             files[f"dev/nvidia{one.gpu.minor}"] = ""
