@@ -15,6 +15,7 @@ from deviceplugin.config.document import (
     Replicated,
     SharingSection,
 )
+from deviceplugin.kubelet.podresources import Holding
 from deviceplugin.ledger import Ledger, Phase
 from deviceplugin.model.health import Health, Sickness, Transition, Verdict
 from deviceplugin.model.inventory import Inventory
@@ -23,7 +24,7 @@ from deviceplugin.model.snapshot import ConfigStamp, Snapshot
 from deviceplugin.model.vitals import Load
 from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.vitals import Vitals
-from deviceplugin.rules.attribute import Claim, attribute
+from deviceplugin.rules.attribute import attribute
 from deviceplugin.rules.offer import offer
 from deviceplugin.web.view import Plugin, View, gather
 
@@ -52,7 +53,7 @@ def busy(fake: fake_nvml.Fake) -> None:
         fake.load(number, round(0.17 + 0.61 * ((number * 5) % 8) / 8, 2), round(0.3 + 0.08 * (number % 8), 2))
 
 
-def pods(inventory: Inventory, held: int = 3) -> tuple[Claim, ...]:
+def pods(inventory: Inventory, held: int = 3) -> tuple[Holding, ...]:
     """Pods on `held` of four shares of each resource."""
     claims = []
     for name, resource in inventory.resources.items():
@@ -60,7 +61,7 @@ def pods(inventory: Inventory, held: int = 3) -> tuple[Claim, ...]:
             if number % 4 < held:
                 namespace, pod, container = PODS[number // 4 % len(PODS)]
                 suffix = f"-{number // 16}" if number >= 16 else ""
-                claims.append(Claim(namespace, pod + suffix, container, name, (share.id,)))
+                claims.append(Holding(namespace, pod + suffix, container, name, (share.id,)))
     return tuple(claims)
 
 
@@ -82,8 +83,7 @@ def sickness(gpu: Gpu, reason: str = "xid-79", since: float = NOW - 420) -> Sick
 def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger:
     """A ledger in which something of everything has happened."""
     ledger = Ledger()
-    ledger.stamp("start", NOW - 86_000)
-    ledger.stamp("config_reload", NOW - 5_000)
+    ledger.stamp("config", NOW - 5_000)
     ledger.count("config_reload", "success")
     for name in resources:
         ledger.phase(name, Phase.STREAMING)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from deviceplugin.model.node import Node
 from deviceplugin.rules.identify import split_id
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Protocol):
     """The devices of one resource that one container has, as the pod resources API lists them."""
 
-    namespace: str
-    pod: str
-    container: str
-    resource: str
-    ids: tuple[str, ...]
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+
+    @property
+    def pod(self) -> str:
+        """Its name."""
+
+    @property
+    def container(self) -> str:
+        """Its container's name."""
+
+    @property
+    def resource(self) -> str:
+        """Resource name."""
+
+    @property
+    def device_ids(self) -> Sequence[str]:
+        """Ids as the plugin listed them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,7 @@ def attribute(node: Node, claims: Iterable[Claim]) -> Attribution:
     held: dict[str, list[tuple[Claim, str]]] = {}
     ids: dict[str, set[str]] = {}
     for claim in claims:
-        for identifier in claim.ids:
+        for identifier in claim.device_ids:
             device = split_id(identifier)[0]
             if device not in parents:
                 continue

@@ -46,7 +46,8 @@ def document(view: View) -> Json:
         "config": {
             "hash": snapshot.config.hash,
             "source": snapshot.config.source,
-            "loaded": view.books.times.get("config_reload", plugin.started),
+            "loaded": view.books.times.get("config", plugin.started),
+            "refused": plugin.config_refused,
             "reloads": {
                 labels[0]: int(n) for (name, labels), n in view.books.counts.items() if name == "config_reload"
             },

@@ -40,6 +40,8 @@ class Plugin:
     """Whether the pod resources API answered last; None while it was not asked."""
     warnings: tuple[str, ...] = ()
     """Of the configuration."""
+    config_refused: str = ""
+    """Why the newest configuration was not taken in; empty when it was."""
     live: Finding = Finding()
     ready: Finding = Finding()
 

@@ -28,7 +28,6 @@ from deviceplugin.web.view import Finding
 from tests.waiting import wait_until
 from tests.web_views import NOW, view_of
 
-
 LOCAL = Metrics(address="127.0.0.1:0")
 
 

@@ -1,15 +1,16 @@
 """Whose a device is (M1): ids to hardware, one holder per pod, nothing of other plugins."""
 
+from deviceplugin.kubelet.podresources import Holding
 from deviceplugin.model.node import Gpu, MigInstance, Node
-from deviceplugin.rules.attribute import Claim, Holder, attribute
+from deviceplugin.rules.attribute import Holder, attribute
 
 MIG = MigInstance("MIG-1", "GPU-b", slot=0, gi=1, ci=0, profile="1g.10gb")
 OTHER = MigInstance("MIG-2", "GPU-b", slot=1, gi=2, ci=0, profile="1g.10gb")
 NODE = Node(gpus=(Gpu(0, "GPU-a", "0:1", "A"), Gpu(1, "GPU-b", "0:2", "A", instances=(MIG, OTHER))))
 
 
-def claim(*ids: str, pod: str = "p", container: str = "c", resource: str = "nvidia.com/gpu") -> Claim:
-    return Claim("ns", pod, container, resource, ids)
+def claim(*ids: str, pod: str = "p", container: str = "c", resource: str = "nvidia.com/gpu") -> Holding:
+    return Holding("ns", pod, container, resource, ids)
 
 
 def test_a_whole_card_is_held_by_its_pod() -> None:

@@ -65,11 +65,8 @@ def _histogram(name: str, meaning: str, kept_as: str) -> Metric[Scene]:
     return Metric(PREFIX + name, Kind.HISTOGRAM, meaning, (), samples)
 
 
-def _moment(name: str, meaning: str, kept_as: str) -> Metric[Scene]:
-    def values(view: View) -> Values:
-        return [((), view.books.times[kept_as])] if kept_as in view.books.times else []
-
-    return _gauge(name, meaning, (), values)
+def _loaded(view: View) -> Values:
+    return [((), view.books.times["config"])] if "config" in view.books.times else []
 
 
 def _build(view: View) -> Values:
@@ -129,7 +126,12 @@ def _by_resource(value: Callable[[View, str], float]) -> Callable[[View], Values
 
 PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
     _gauge("build_info", "Versions of plugin, Python and driver.", ("version", "python", "driver"), _build),
-    _moment("start_time_seconds", "Unix time at which the process began.", "start"),
+    _gauge(
+        "start_time_seconds",
+        "Unix time at which the process began.",
+        (),
+        lambda view: [((), view.plugin.started)],
+    ),
     _gauge(
         "config_info",
         "The configuration in force: hash of its content, and where it came from.",
@@ -139,10 +141,17 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
     _counter(
         "config_reload_total", "Configurations taken in after the first, by result.", ("result",), "config_reload"
     ),
-    _moment(
+    _gauge(
         "config_last_reload_success_timestamp_seconds",
         "Unix time at which a configuration was taken in last.",
-        "config_reload",
+        (),
+        _loaded,
+    ),
+    _gauge(
+        "config_last_reload_successful",
+        "0 while the newest configuration is refused and an older one is in force.",
+        (),
+        lambda view: [((), not view.plugin.config_refused)],
     ),
     _gauge(
         "ready",
