@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import fake_nvml
 from tests.fake_kubelet import FakeKubelet
 from tests.waiting import wait_until
 
@@ -215,6 +216,8 @@ class FakeNode:
         return dict(json.loads(self.command("status", "--json", f"--control-socket={self.control_socket()}").stdout))
 
     def __enter__(self) -> Self:
+        # The machine is there before the plugin is, so that faults can be laid before it starts.
+        fake_nvml.open(self.machine, self.root).close()
         self.kubelet.start()
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -50,27 +50,28 @@ class Context:
 
     def open_driver(self) -> Driver:
         """The driver that `--driver` names, not yet initialised: NVML, or a pretend one loaded by name."""
-        from deviceplugin.nvml.library import Driver, load_library
+        from deviceplugin.nvml.library import Driver, open_driver
 
         process, flags = self.loaded.process, self.loaded.config.flags
         if not process.driver.startswith(FAKE):
-            api = load_library(process.nvml_library, flags.plugin.container_driver_root)
-            return Driver(api, process.host_root)
+            return open_driver(process.nvml_library, flags.plugin.container_driver_root, process.host_root)
         fake = _open_fake(process.driver.removeprefix(FAKE))
         self._stack.callback(fake.close)
         return Driver(fake.nvml, str(fake.root))
 
     def probe(self) -> Node:
-        """One scan of the node, with the driver initialised for it and shut down after."""
-        from deviceplugin.nvml.probe import probe
+        """One scan of the node; its state says how far the driver could be reached."""
+        from deviceplugin.model.errors import NvmlError
+        from deviceplugin.rules.offer.handover import compile_handover
 
         driver = self.open_driver()
         self.host_root = driver.host_root
-        driver.initialise()
-        try:
-            return probe(driver.api, driver.host_root, machine_type_file=self.loaded.config.flags.gfd.machine_type_file)
-        finally:
+        config = self.loaded.config
+        dev_root = compile_handover(config, driver.host_root).dev_root_seen
+        node = driver.scan(dev_root=dev_root, machine_type_file=config.flags.gfd.machine_type_file)
+        with suppress(NvmlError):
             driver.shutdown()
+        return node
 
     def snapshot(self) -> Snapshot:
         """What this node would offer under this configuration; health is not judged."""
@@ -80,7 +81,7 @@ class Context:
         node = self.probe()
         inventory = offer(node, self.loaded.config, self.host_root)
         if inventory.conflicts:
-            raise ConfigError(*inventory.conflicts)
+            raise ConfigError(*map(self.loaded.placed, inventory.conflicts))
         return Snapshot(node=node, inventory=inventory, config=self.loaded.stamp)
 
 

@@ -34,6 +34,16 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     """What is odd and works nevertheless, one sentence each, place first."""
 
+    def placed(self, sentence: str) -> str:
+        """The sentence with the file and line before it, where it begins with a path of this document."""
+        path = sentence.partition(":")[0]
+        source = self.sources.get(path) or next(
+            (s for name, s in self.sources.items() if name.startswith(path) and s.origin is Origin.FILE), None
+        )
+        if source is None or source.origin is not Origin.FILE:
+            return sentence
+        return f"{source.where}:{source.column}: {sentence}"
+
 
 class _Draft:
     """What is gathered before there is a configuration."""

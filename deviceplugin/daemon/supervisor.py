@@ -148,7 +148,7 @@ class Daemon:
         if node.state is not DriverState.READY and self.config.flags.fail_on_init_error:
             raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
         if self.world.inventory.conflicts:
-            raise ConfigError(*self.world.inventory.conflicts)
+            raise ConfigError(*map(self.world.loaded.placed, self.world.inventory.conflicts))
         if node.state is DriverState.READY:
             self._fresh = False
         self._published = True

@@ -79,7 +79,7 @@ class World:
         """
         inventory = offer(self.node, loaded.config, self._host_root)
         if inventory.conflicts:
-            raise ConfigError(*inventory.conflicts)
+            raise ConfigError(*map(loaded.placed, inventory.conflicts))
         self.loaded = loaded
         self.inventory = inventory
         return self.witnessed(PolicyChanged(), now)

@@ -40,6 +40,8 @@ class _Draft:
     sharing: Sharing = Sharing.NONE
     fail_above_one: bool = False
     policy_of_entry: bool = False
+    origin: str = ""
+    """Path of the entry that made the replicas."""
 
     def finish(self) -> Resource:
         profile = next(iter(self.profiles)) if len(self.profiles) == 1 else None
@@ -69,13 +71,14 @@ def share(placed: Sequence[Placed], config: Config) -> Shared:
     for name, draft in drafts.items():
         resources[name], problem = fit(draft.finish())
         if problem is not None:
-            conflicts.append(problem)
+            conflicts.append(f"{draft.origin}.replicas: {problem}" if draft.origin else problem)
     return Shared(MappingProxyType(resources), tuple(conflicts), claims.warnings)
 
 
 def _mark(draft: _Draft, taken: Claim, block: Block) -> None:
     """Notes on the resource how its shares came about; the first entry with a policy decides that."""
     draft.sharing = block.sharing
+    draft.origin = draft.origin or taken.path
     draft.fail_above_one = block.fail_above_one
     policy = taken.entry.allocation_policy
     if policy is not None and not draft.policy_of_entry:
