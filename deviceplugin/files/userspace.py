@@ -119,11 +119,11 @@ class _Installation:
 
     def _firmware(self) -> Iterator[HostFile]:
         for folder in FIRMWARE_FOLDERS:
-            names = self._root.names(f"{folder}/{self._found.version}")
-            for name in names:
-                if (real := self._root.real(f"{folder}/{self._found.version}/{name}")) is not None:
-                    yield self._file(real, f"{FIRMWARE_FOLDERS[0]}/{self._found.version}/{name}")
-            if names:
+            home = f"{folder}/{self._found.version}"
+            if names := self._root.names(home):
+                to = f"{FIRMWARE_FOLDERS[0]}/{self._found.version}"
+                reals = ((name, self._root.real(f"{home}/{name}")) for name in names)
+                yield from (self._file(real, f"{to}/{name}") for name, real in reals if real is not None)
                 return
 
     def _foreign(self) -> str:
