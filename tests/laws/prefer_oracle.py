@@ -1,6 +1,7 @@
 """The objective of whole cards, word by word and set by set: slow, and too plain to be wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from deviceplugin.model.inventory import Closeness
@@ -46,3 +47,47 @@ def ranking(
     everything = frozenset(available) | must
     sets = (must | frozenset(more) for more in combinations(sorted(everything - must), size - len(must)))
     return sorted(((key(close, late, everything, chosen), chosen) for chosen in sets), key=lambda pair: pair[0])
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A holder of shares: its card, the shares in use before, and those that may be given."""
+
+    card: int
+    before: int
+    room: int
+    must: bool
+
+
+def amounts(stacks: Sequence[Stack], number: int) -> Iterator[tuple[int, ...]]:
+    """All ways to take a number of shares."""
+    if not stacks:
+        if not number:
+            yield ()
+        return
+    for own in range(min(stacks[0].room, number) + 1):
+        for rest in amounts(stacks[1:], number - own):
+            yield (own, *rest)
+
+
+def share_key(close: Closeness, policy: str, stacks: Sequence[Stack], given: tuple[int, ...], *, mig: bool) -> Key:
+    """The objective of shares; the smallest is the best."""
+    both = list(zip(stacks, given, strict=True))
+    holders = [stack for stack, own in both if own or stack.must]
+    cards = frozenset(stack.card for stack in holders)
+    squares = sum((stack.before + own) ** 2 for stack, own in both)
+    opened = [own for stack, own in both if own and not stack.before]
+    near: Key = (
+        len(sizes(close.domain, cards)),
+        -min((close.nvlink[a][b] for a, b in combinations(cards, 2)), default=0),
+        -sum_over(close.nvlink, cards),
+    )
+    near = () if mig else near
+    beside: Key = (len(sizes(close.numa, cards)), -sum_over(close.pcie, cards), sorted(cards))
+    places = [place for place, own in enumerate(given) for _ in range(own)]
+    policies: dict[str, Key] = {
+        "distributed": (squares, *near),
+        "packed": (len(opened), sum(opened), -squares, len(holders), *near),
+        "spread": (-len(holders), *near, squares),
+    }
+    return (*policies["spread" if policy == "strict" else policy], *beside, places)

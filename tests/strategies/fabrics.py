@@ -97,15 +97,15 @@ def irregular(draw: st.DrawFn, most: int = 9) -> Closeness:
     levels = draw(st.sampled_from([(0,), (1, 2), (1, 2, 3, 4, 5, 6), (0, 5)]))
     nodes = draw(st.sampled_from([(0,), (None,), (0, 1), (None, 0, 8), (3, 2, 1, 0)]))
     pairs = list(combinations(range(count), 2))
-    nvlink = dict(zip(pairs, draw(st.lists(st.sampled_from(widths), min_size=len(pairs), max_size=len(pairs)))))
-    pcie = dict(zip(pairs, draw(st.lists(st.sampled_from(levels), min_size=len(pairs), max_size=len(pairs)))))
+    nvlink = draw(st.fixed_dictionaries({pair: st.sampled_from(widths) for pair in pairs}))
+    pcie = draw(st.fixed_dictionaries({pair: st.sampled_from(levels) for pair in pairs}))
     numa = draw(st.lists(st.sampled_from(nodes), min_size=count, max_size=count))
     return closeness(count, lambda a, b: nvlink[a, b], lambda a, b: pcie[a, b], lambda a: numa[a])
 
 
 @st.composite
 def trees(draw: st.DrawFn, most: int = 9) -> Closeness:
-    """Machines as they are built: switches on bridges on sockets, boards of NVSwitch or bridged pairs, numbered anyhow."""
+    """Machines as they are built, numbered anyhow: PCIe switches on sockets, boards of NVSwitch or bridged pairs."""
     count = draw(st.integers(1, most))
     switch, bridge, socket = (draw(st.sampled_from([1, 2, 4, 8])) for _ in range(3))
     board, width = draw(st.sampled_from([1, 2, 4, 8, 16])), draw(st.sampled_from([1, 12, 18]))
@@ -123,7 +123,7 @@ def trees(draw: st.DrawFn, most: int = 9) -> Closeness:
     return relabelled(regular, draw(st.permutations(range(count))))
 
 
-def whole_cards(close: Closeness, health: Health = Health()) -> tuple[Snapshot, Resource]:  # noqa: B008
+def whole_cards(close: Closeness, health: Health = Health()) -> tuple[Snapshot, Resource]:
     """A node that offers each card of a fabric whole."""
     shares = tuple(
         Share(id=u, device=u, gpu=u, gpu_index=i, visible_index=str(i), numa=n)
@@ -156,7 +156,7 @@ def instances(
     return offered(close, Resource("nvidia.com/mig-1g.10gb", shares, sharing, policy, mig_profile="1g.10gb"))
 
 
-def offered(close: Closeness, resource: Resource, health: Health = Health()) -> tuple[Snapshot, Resource]:  # noqa: B008
+def offered(close: Closeness, resource: Resource, health: Health = Health()) -> tuple[Snapshot, Resource]:
     """A snapshot with one resource."""
     inventory = Inventory(resources={resource.name: resource}, closeness=close)
     return Snapshot(inventory=inventory, health=health), resource

@@ -114,7 +114,9 @@ def _touches(holders: Sequence[Holder], number: int) -> Iterator[int]:
 
 def _amounts(placement: Placement, covers: Sequence[Cover]) -> Amounts:
     """Amounts by place; of holders and cards that are equal the first get more."""
-    amounts = Counter({holder.place: amount for holder, amount in placement.certain})
+    amounts: Counter[int] = Counter()
+    for holder, amount in placement.certain:
+        amounts[holder.place] += amount
     left = iter(covers)
     for part in placement.parts:
         picked = [holder for holders, number in part.groups for holder in _picked(holders, number, next(left))]

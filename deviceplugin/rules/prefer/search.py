@@ -15,6 +15,10 @@ EXCHANGES = 200
 """Sets that are looked at to better the best of them."""
 
 
+Near = tuple[bool, int, int, int, int]
+"""In one NVLink domain, smallest and sum of NVLink, sum of PCIe closeness, and index (negative)."""
+
+
 def choose(cards: Cards, wish: Wish) -> Choice:
     """Grows sets around several cards, nearest cards first, and betters the best by exchanging single cards.
 
@@ -55,19 +59,30 @@ def _starts(cards: Cards, wish: Wish) -> list[int]:
 
 
 def _grown(cards: Cards, wish: Wish, start: int) -> int:
-    chosen = [*cards.members(wish.forced), start]
-    free = [i for i in cards.members(wish.candidates) if i not in chosen]
-    while len(chosen) < wish.size:
-        nearest = max(free, key=lambda i: _near(cards, chosen, i))
-        chosen.append(nearest)
-        free.remove(nearest)
-    return cards.mask(chosen)
+    """Takes the card that is nearest to those taken before, again and again."""
+    chosen = wish.forced | cards.bits[start]
+    near = {i: (False, cards.widths[0], 0, 0, -i) for i in cards.members(wish.candidates & ~chosen)}
+    fresh: tuple[int, ...] = cards.members(chosen)
+    while chosen.bit_count() < wish.size:
+        for card in fresh:
+            near = {i: _nearer(cards, card, i, own) for i, own in near.items()}
+        fresh = (max(near, key=near.__getitem__),)
+        del near[fresh[0]]
+        chosen |= cards.bits[fresh[0]]
+    return chosen
 
 
-def _near(cards: Cards, chosen: Sequence[int], card: int) -> tuple[bool, int, int, int, int]:
-    links = [cards.nvlink[card][i] for i in chosen]
-    reached = any(cards.domain[card] == cards.domain[i] for i in chosen)
-    return reached, min(links), sum(links), sum(cards.pcie[card][i] for i in chosen), -card
+def _nearer(cards: Cards, taken: int, card: int, near: Near) -> Near:
+    """How near a card is to a set, now that another card was taken."""
+    reached, narrowest, links, pcie, order = near
+    width = cards.nvlink[card][taken]
+    return (
+        reached or cards.domain[card] == cards.domain[taken],
+        min(narrowest, width),
+        links + width,
+        pcie + cards.pcie[card][taken],
+        order,
+    )
 
 
 def _exchanged(cards: Cards, wish: Wish, mask: int) -> Iterator[int]:
