@@ -226,3 +226,13 @@ def test_a_clean_card_heals_itself_and_no_other() -> None:
     ward.hear(good(A), 60)
     ward.hear(Tick(), 60)
     assert set(ward.sick) == {B}
+
+
+def test_a_long_time_without_anything_heard_forgives_too() -> None:
+    ward = Ward()
+    ward.xid(94)
+    ward.hear(good(), 60)
+    ward.now += 100_000
+    ward.xid(94)
+    ward.hear(good(), 60)
+    assert ward.sick == {}

@@ -115,3 +115,9 @@ def test_a_lost_card_keeps_its_instances() -> None:
     ward.scan(replace(cut_card(0), lost=True), card(1))
     ward.scan(cut_card(0, "1g.10gb", "1g.10gb", "2g.20gb"), card(1))
     assert ward.sick == {}
+
+
+def test_instances_are_believed_though_another_query_failed() -> None:
+    ward = mig_ward()
+    ward.scan(cut_card(0, "1g.10gb"), card(1), problems=(Problem(A, "nvmlDeviceGetFanSpeed", 999),))
+    assert set(ward.sick) == {slot(1), slot(2)}

@@ -125,3 +125,10 @@ def test_after_a_reset_a_count_that_the_card_does_not_keep_is_not_waited_for() -
     ward.hear(DriverReloaded())
     ward.hear(replace(old(), volatile_uncorrectable=None))
     assert ward.sick == {}
+
+
+def test_h5_a_state_that_stands_counts_as_soon_as_its_policy_says_so() -> None:
+    ward = Ward(policy=changed(POLICY, nvlink=HealthPolicy.IGNORE))
+    ward.hear(replace(good(), links_down=(1,)))
+    (told,) = ward.configure(nvlink=HealthPolicy.UNHEALTHY)
+    assert (told.to, told.reason) == ("unhealthy", "nvlink-down")

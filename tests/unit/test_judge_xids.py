@@ -82,3 +82,10 @@ def test_h4_the_policy_may_come_with_any_evidence() -> None:
 def test_h4_the_table_in_force_can_be_shown() -> None:
     policy = HealthSection(fatal=(79, 48), recoverable=(94, 48), ignored=(13,))
     assert in_force(policy) == {"fatal": (48, 79), "recoverable": (94,), "ignored": (13,)}
+
+
+def test_h4_what_was_ignored_when_it_happened_does_not_count_later() -> None:
+    ward = Ward()
+    ward.xid(13)
+    assert ward.configure(ignored=(), fatal=(13,)) == ()
+    assert ward.sick == {}
