@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import fake_nvml
 from deviceplugin.model.node import Gpu, Node, Problem
@@ -34,6 +36,29 @@ class Machine:
     def forget_calls(self) -> None:
         """Starts counting anew."""
         self.fake.calls.clear()
+
+
+class Altered:
+    """A pretend driver some of whose functions answer otherwise: each is given the function it stands for."""
+
+    def __init__(self, nvml: Any, **functions: Callable[..., Any]) -> None:
+        self._nvml = nvml
+        self._functions = functions
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._nvml, name)
+        if name not in self._functions:
+            return function
+        answer = functools.partial(self._functions[name], function)
+        return functools.update_wrapper(answer, function)
+
+
+@contextmanager
+def altered(spec: str, **functions: Callable[..., Any]) -> Iterator[Machine]:
+    """A machine of the catalogue under a driver that answers some questions otherwise."""
+    with fake_nvml.open(spec) as fake:
+        nvml: Any = Altered(fake.nvml, **functions)
+        yield Machine(fake, Driver(nvml, str(fake.root)))
 
 
 @contextmanager

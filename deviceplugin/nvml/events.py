@@ -75,8 +75,8 @@ class EventStatus:
 class EventTiming:
     """Periods in seconds, and numbers of failures in a row."""
 
-    wait: float = 0.2
-    """One wait in the driver: how soon a stop, or another set of cards, is noticed."""
+    wait: float = 0.5
+    """One wait in the driver: how soon a stop, or another set of cards, is noticed. Events come at once."""
     first_delay: float = 0.1
     longest_delay: float = 30.0
     retry_refused: float = 60.0
@@ -131,8 +131,8 @@ class EventThread:
             self._wanted = tuple(gpus)
         self._wake.set()
 
-    def stop(self, timeout: float = 0.28) -> bool:
-        """Ends the thread; whether it had ended in time. One that hangs in the driver is left behind."""
+    def stop(self, timeout: float = 0) -> bool:
+        """Ends the thread after its present wait; whether it had ended in time. One that hangs is left behind."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:

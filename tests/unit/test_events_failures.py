@@ -129,6 +129,18 @@ def test_one_card_that_refuses_does_not_silence_the_others_and_is_asked_again() 
             wait_until(lambda: heard, what="its event")
 
 
+def test_a_renewal_that_fails_is_told_by_the_next_attempt() -> None:
+    with opened("t4x1") as machine, watching(machine) as (thread, heard, _told):
+        machine.fake.fault("nvmlInitWithFlags", code=999)
+        machine.fake.fault("nvmlEventSetWait_v2", code=999)
+        wait_until(lambda: thread.status.state is WatchState.FAILED, what="the verdict")
+        assert "nvmlInit answered UNKNOWN (999)" in thread.status.detail
+        machine.fake.clear()
+        wait_until(lambda: thread.status.state is WatchState.WATCHING, what="the recovery")
+        machine.fake.xid(0, 31)
+        wait_until(lambda: heard, what="the event")
+
+
 def test_an_event_set_that_cannot_be_made_is_a_failure() -> None:
     with opened("t4x1") as machine:
         machine.fake.fault("nvmlEventSetCreate", code=20)
@@ -168,17 +180,18 @@ def test_a_driver_that_hangs_shows_as_age_and_does_not_hold_up_the_end() -> None
         machine.fake.hang("nvmlEventSetWait_v2")
         wait_until(lambda: thread.age > 0.1, what="the age to grow")
         began = time.monotonic()
-        assert thread.stop() is False
+        assert thread.stop(0.1) is False
         assert time.monotonic() - began < 0.4
         machine.fake.release()
 
 
-def test_stopping_takes_less_than_a_wait() -> None:
+def test_stopping_waits_for_nothing_unless_told_to() -> None:
     with opened("hgx-h100-8") as machine:
         thread = _running(machine)
         began = time.monotonic()
-        assert thread.stop()
+        assert not thread.stop()
         assert time.monotonic() - began < 0.3
+        assert thread.stop(5)
         assert thread.status.state is WatchState.STOPPED
         assert thread.age == 0
 

@@ -218,3 +218,16 @@ def test_without_sysfs_a_driver_that_is_not_loaded_means_no_hardware(tmp_path: o
         node = without_driver(NvmlError("nvmlInit answered", code=code), str(tmp_path))
         assert node.state is DriverState.NO_HARDWARE
     assert without_driver(NvmlError("nvmlInit answered", code=999), str(tmp_path)).state is DriverState.FAILING
+
+
+def test_a_scan_that_fails_and_cannot_even_shut_down_is_still_a_picture() -> None:
+    with opened("t4x1") as machine:
+        before = machine.scan()
+        machine.fake.fault("nvmlDeviceGetCount", code=9)
+        machine.fake.fault("nvmlShutdown", code=999)
+        failing = machine.scan(before)
+        machine.fake.clear()
+        after = machine.scan(failing)
+    assert failing.state is DriverState.FAILING
+    assert "nvmlDeviceGetCount answered DRIVER_NOT_LOADED (9)" in failing.detail
+    assert after == before

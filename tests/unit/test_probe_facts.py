@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.model.node import DriverState, Fabric, FabricState
-from deviceplugin.nvml import host
+from deviceplugin.nvml import codes, host
 from tests.drivers import card, opened, problems_of
 
 
@@ -182,3 +182,12 @@ def test_switches_and_sound_functions_are_no_cards(tmp_path: Path) -> None:
     (devices / "0000:05:00.0" / "vendor").write_text("0x10de\n")
     assert host.cards(str(tmp_path)) == ("0000:01:00.0", "0000:04:00.0", "0000:05:00.0")
     assert host.cards(str(tmp_path / "nowhere")) == ()
+
+
+def test_codes_have_names_and_unknown_ones_their_number() -> None:
+    assert codes.name(15) == "GPU_IS_LOST (15)"
+    assert codes.name(4242) == "code 4242"
+
+
+def test_what_cannot_be_looked_at_counts_as_missing() -> None:
+    assert not host.exists("/", "x" * 300)

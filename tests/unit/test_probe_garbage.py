@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
 import pytest
 
 from deviceplugin.model.node import DriverState, RemoteKind
-from tests.drivers import card, opened, problems_of
+from tests.drivers import altered, card, opened, problems_of
 
 
 @pytest.mark.parametrize("count", [-1, 4096, 1 << 32])
@@ -99,3 +103,123 @@ def test_the_architecture_unknown_is_none() -> None:
         machine.fake.fault("nvmlDeviceGetArchitecture", value=0xFFFFFFFF)
         node = machine.scan()
     assert node.gpus[0].architecture is None
+
+
+def test_bytes_that_are_no_text_cost_the_name() -> None:
+    def no_text(_name: Callable[..., Any], *_arguments: Any) -> str:
+        return b"NVIDIA \xff\xfe".decode()
+
+    with altered("l40s-8", nvmlDeviceGetName=no_text) as machine:
+        node = machine.scan()
+    assert [gpu.name for gpu in node.gpus] == [""] * 8
+    assert {problem.detail for problem in node.problems} == {
+        "answered bytes that are no text, which makes no sense and is not used"
+    }
+
+
+def test_a_pci_id_that_is_none_costs_the_place() -> None:
+    def nowhere(info: Callable[..., Any], handle: Any) -> Any:
+        found = info(handle)
+        found.busId = b"garbage"
+        return found
+
+    with altered("l40s-8", nvmlDeviceGetPciInfo=nowhere) as machine:
+        node = machine.scan()
+    assert {(gpu.pci, gpu.numa) for gpu in node.gpus} == {("", None)}
+    assert "GARBAGE" in problems_of(node, "nvmlDeviceGetPciInfo")[0].detail
+    assert len(node.gpus) == 8
+
+
+def test_memory_that_is_nothing_is_unknown() -> None:
+    def nothing(info: Callable[..., Any], handle: Any, *version: Any) -> Any:
+        found = info(handle, *version)
+        found.total = 0
+        return found
+
+    with altered("t4x1", nvmlDeviceGetMemoryInfo=nothing) as machine:
+        node = machine.scan()
+    assert node.gpus[0].memory is None
+    assert problems_of(node, "nvmlDeviceGetMemoryInfo")
+
+
+def test_a_fabric_state_of_a_future_driver_is_unknown() -> None:
+    def future(info: Callable[..., Any], handle: Any, reference: Any) -> Any:
+        code = info(handle, reference)
+        reference._obj.state = 9
+        return code
+
+    with altered("gb200-4", nvmlDeviceGetGpuFabricInfoV=future) as machine:
+        node = machine.scan()
+    assert [gpu.fabric for gpu in node.gpus] == [None] * 4
+    assert "fabric state 9" in problems_of(node, "nvmlDeviceGetGpuFabricInfoV")[0].detail
+
+
+def test_a_fabric_of_an_older_driver_is_read_by_the_older_structure() -> None:
+    def missing(_info: Callable[..., Any], *_arguments: Any) -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    def plain(_info: Callable[..., Any], _handle: Any, reference: Any) -> int:
+        reference._obj.state = 3
+        reference._obj.cliqueId = 7
+        reference._obj.clusterUuid = (pynvml.c_uint8 * 16)(*range(1, 17))
+        return 0
+
+    functions = {"nvmlDeviceGetGpuFabricInfoV": missing, "nvmlDeviceGetGpuFabricInfo": plain}
+    with altered("gb200-4", **functions) as machine:
+        node = machine.scan()
+    fabric = node.gpus[0].fabric
+    assert fabric is not None
+    assert fabric.completed
+    assert (fabric.clique, fabric.cluster) == (7, "01020304-0506-0708-090a-0b0c0d0e0f10")
+    assert node.problems == ()
+
+
+def test_a_link_fused_off_amid_others_does_not_end_them() -> None:
+    def fused(state: Callable[..., Any], handle: Any, link: int) -> Any:
+        if link == 3:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return state(handle, link)
+
+    with altered("hgx-h100-8", nvmlDeviceGetNvLinkState=fused) as machine:
+        node = machine.scan()
+    assert [link.number for link in node.gpus[0].links] == [n for n in range(18) if n != 3]
+    assert node.problems == ()
+
+
+def test_a_card_lost_amid_its_links_is_asked_no_more() -> None:
+    with opened("hgx-h100-8") as machine:
+        before = machine.scan()
+        machine.fake.fault("nvmlDeviceGetNvLinkState", gpu=1, code=15, after=4)
+        machine.forget_calls()
+        node = machine.scan(before)
+        assert machine.calls("nvmlDeviceGetNvLinkState") == 7 * 18 + 5
+    assert card(node, machine.uuids[1]).lost
+    assert card(node, machine.uuids[1]).links == before.gpus[1].links
+
+
+def test_a_card_that_moved_is_read_from_the_beginning() -> None:
+    with opened("l40s-8") as machine:
+        before = machine.scan()
+        with altered("l40s-8", nvmlDeviceGetPciInfo=_elsewhere) as other:
+            other.scan(before)
+            assert other.calls("nvmlDeviceGetName") == 8
+            assert other.calls("nvmlDeviceGetTopologyCommonAncestor") == 28
+
+
+def _elsewhere(info: Callable[..., Any], handle: Any) -> Any:
+    found = info(handle)
+    found.busId = f"0001{found.busId[4:]}".encode()
+    return found
+
+
+def test_an_instance_without_uuid_and_a_card_lost_amid_its_slots() -> None:
+    with opened("hgx-h100-8-mig-1g") as machine:
+        machine.fake.fault("nvmlDeviceGetUUID", gpu=0, value="", after=1, times=1)
+        node = machine.scan()
+        assert [i.slot for i in node.gpus[0].instances] == [1, 2, 3, 4, 5, 6]
+        machine.fake.fault("nvmlDeviceGetMigDeviceHandleByIndex", gpu=2, code=15, after=2)
+        machine.forget_calls()
+        after = machine.scan(node)
+        assert machine.calls("nvmlDeviceGetMigDeviceHandleByIndex") == 7 * 7 + 3
+    assert card(after, machine.uuids[2]).lost
+    assert card(after, machine.uuids[2]).instances == node.gpus[2].instances

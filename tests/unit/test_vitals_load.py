@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from deviceplugin.model.vitals import GpuLoad, Load, Process
 from deviceplugin.nvml.vitals import Vitals
-from tests.drivers import Machine, opened
+from tests.drivers import Machine, altered, opened
 
 
 def read(machine: Machine) -> Load:
@@ -208,3 +210,56 @@ def test_a_pass_asks_fourteen_questions_per_card() -> None:
         machine.forget_calls()
         vitals.read_load(node)
         assert sum(machine.fake.calls.values()) == 8 * 14
+
+
+@pytest.mark.parametrize(("kind", "slot", "raw"), [(9, "ullVal", 5), (4, "sllVal", -5), (0, "dVal", -1.0)])
+def test_field_values_of_odd_types_or_below_zero_are_left_out(kind: int, slot: str, raw: float) -> None:
+    def odd(values: Callable[..., Any], handle: Any, wanted: list[Any]) -> Any:
+        found = values(handle, wanted)
+        for value in found:
+            if value.fieldId == 83:
+                value.valueType = kind
+                setattr(value.value, slot, raw)
+        return found
+
+    with altered("hgx-h100-8", nvmlDeviceGetFieldValues=odd) as machine:
+        load = read(machine)
+    assert {gpu.energy for gpu in load.gpus} == {None}
+    assert {gpu.pcie_replays for gpu in load.gpus} == {0}
+    assert {problem.query for problem in load.problems} == {"nvmlDeviceGetFieldValues"}
+
+
+def test_cards_that_know_no_fields_are_asked_for_them_once() -> None:
+    with opened("hgx-h100-8") as machine:
+        vitals, node = Vitals(machine.driver), machine.scan()
+        machine.fake.fault("nvmlDeviceGetFieldValues", code=3)
+        first = vitals.read_load(node)
+        machine.forget_calls()
+        vitals.read_load(node)
+        assert machine.calls("nvmlDeviceGetFieldValues") == 0
+    assert first.problems == ()
+    assert first.gpus[0].energy is not None, "the call stands in for the field"
+
+
+def test_a_card_lost_amid_the_pass_is_asked_no_more() -> None:
+    with opened("hgx-h100-8") as machine:
+        vitals, node = Vitals(machine.driver), machine.scan()
+        vitals.read_load(node)
+        machine.fake.lose(3)
+        machine.forget_calls()
+        load = vitals.read_load(node)
+        assert sum(machine.fake.calls.values()) == 7 * 14 + 1
+    assert load.gpus[3] == GpuLoad(machine.uuids[3])
+
+
+def test_instances_whose_use_is_told_have_it() -> None:
+    def told(rates: Callable[..., Any], handle: Any) -> Any:
+        import pynvml
+
+        del rates, handle
+        return pynvml.c_nvmlUtilization_t(gpu=40, memory=20)
+
+    with altered("hgx-h100-8-mig-1g", nvmlDeviceGetUtilizationRates=told) as machine:
+        one = read(machine).gpus[0].instances[0]
+    assert one.utilization == pytest.approx(0.4)
+    assert one.memory_utilization == pytest.approx(0.2)
