@@ -57,6 +57,7 @@ def loader_cache(entries: Mapping[str, tuple[str, int]], *, old_part: bool = Fal
 def ubuntu(root: Path) -> None:
     libraries(root, "/usr/lib/x86_64-linux-gnu")
     touch(root, f"/usr/lib/x86_64-linux-gnu/vdpau/libvdpau_nvidia.so.{VERSION}")
+    link(root, "/usr/lib/x86_64-linux-gnu/libcudart.so", "libc.so.6")
     touch(root, f"/usr/lib/i386-linux-gnu/libcuda.so.{VERSION}")
     touch(root, "/usr/lib/x86_64-linux-gnu/libEGL.so.1.1.0", "/usr/lib/x86_64-linux-gnu/libc.so.6")
     link(root, "/lib", "usr/lib")

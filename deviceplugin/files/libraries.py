@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deviceplugin.files.loadercache import paths_of
@@ -39,6 +39,8 @@ EXPLICIT = (
     "libnvidia-egl-xlib.so",
 )
 """Libraries that do not carry the driver's version: handed over only if a feature flag says so."""
+OTHER_STEMS = frozenset({"libGLX_indirect"})
+"""Names of links that differ from their library's by more than the version."""
 CUDA = "libcuda.so"
 CACHE = "/etc/ld.so.cache"
 
@@ -56,7 +58,7 @@ class Libraries:
 
 def versions(root: Root) -> tuple[str, ...]:
     """Versions of every libcuda below the root, in the order in which folders are looked through."""
-    names = (name for folder in _folders(root) for name in root.names(folder))
+    names = (name for folders in _places(root) for folder in folders for name in root.names(folder))
     return tuple(dict.fromkeys(match[1] for match in map(_VERSIONED.fullmatch, names) if match))
 
 
@@ -72,25 +74,34 @@ def find(root: Root, version: str, *, explicit: bool = False) -> Libraries | Non
         None where libcuda of that version is not there.
     """
     version = version or next(iter(versions(root)), "")
-    found: dict[str, None] = {}
+    places = (_in_place(root, folders, version, explicit=explicit) for folders in _places(root))
+    return next(filter(None, places), None)
+
+
+def _in_place(root: Root, folders: Sequence[str], version: str, *, explicit: bool) -> Libraries | None:
+    names = [(folder, name) for folder in folders for name in root.names(folder) if ".so" in name]
+    wanted = [n for n in names if n[1].endswith(f".so.{version}") or (explicit and n[1].startswith(EXPLICIT))]
+    found = dict.fromkeys(filter(None, (root.real(f"{folder}/{name}") for folder, name in wanted)))
+    cuda = next((path for path in found if path.endswith(f"/{CUDA}.{version}")), None)
+    if cuda is None:
+        return None
     links: dict[str, _Link] = {}
-    for folder in _folders(root):
-        for name in root.names(folder):
-            real = root.real(f"{folder}/{name}") if ".so" in name else None
-            if real is None or not (real.endswith(f".so.{version}") or (explicit and name.startswith(EXPLICIT))):
-                continue
-            found[real] = None
+    stems = {_stem(name) for _, name in wanted} | OTHER_STEMS
+    for folder, name in names:
+        real = root.real(f"{folder}/{name}") if _stem(name) in stems else None
+        if real in found and real is not None:
             home, _, own = real.rpartition("/")
             if name != own:
                 next_name = (root.link(f"{folder}/{name}") or "").rpartition("/")[2]
                 links.setdefault(f"{home}/{name}", _Link(home, next_name, own))
-    cuda = next((path for path in found if path.endswith(f"/{CUDA}.{version}")), None)
-    if cuda is None:
-        return None
     home, _, own = cuda.rpartition("/")
     links.setdefault(f"{home}/{CUDA}.1", _Link(home, own, own))
     links.setdefault(f"{home}/{CUDA}", _Link(home, f"{CUDA}.1", own))
     return Libraries(version, tuple(found), tuple(_in_containers(links, found)))
+
+
+def _stem(name: str) -> str:
+    return name.partition(".so")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +121,13 @@ def _in_containers(links: Mapping[str, _Link], found: Collection[str]) -> Iterat
         yield LibraryLink(path, link.next_name if known else link.own)
 
 
-def _folders(root: Root) -> Iterator[str]:
-    """Folders that may hold the driver's libraries: those of the cache first; each with the folders inside it."""
-    seen: set[str] = set()
+def _places(root: Root) -> Iterator[tuple[str, ...]]:
+    """Places that may hold the driver's libraries, those of the loader's cache first; each with the folders inside it.
+
+    Where the SONAME's link leads somewhere else, both ends are one place. Only one place is used, since the 32-bit
+    libraries of the same driver are in another.
+    """
     for path in (*paths_of(root.read(CACHE), f"{CUDA}.1", CUDA), *(f"{folder}/{CUDA}.1" for folder in FOLDERS)):
-        for file in (path, root.real(path) or path):
-            outer = file.rpartition("/")[0]
-            for inner in INNER:
-                real = root.real(outer + inner)
-                if real is not None and real not in seen:
-                    seen.add(real)
-                    yield real
+        ends = (path, root.real(path) or path)
+        reals = (root.real(end.rpartition("/")[0] + inner) for end in ends for inner in INNER)
+        yield tuple(dict.fromkeys(filter(None, reals)))

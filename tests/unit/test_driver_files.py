@@ -47,6 +47,7 @@ def test_libraries_are_found_whatever_the_layout(tmp_path: Path, layout: str) ->
         assert Path(f"{tmp_path}{file.container_path}").is_file()
         assert not Path(f"{tmp_path}{file.container_path}").is_symlink()
         assert "i386" not in file.container_path
+        assert not file.container_path.startswith("/usr/lib/libcuda"), "the 32-bit one"
     assert LibraryLink(f"{folder}/libcuda.so.1", f"libcuda.so.{VERSION}") in files.links
     links = {entry.path: entry.target for entry in files.links}
     assert links[f"{folder}/libnvidia-ml.so.1"] == f"libnvidia-ml.so.{VERSION}"
@@ -103,6 +104,17 @@ def test_libraries_without_version_come_under_the_feature_flag(tmp_path: Path) -
     assert extra in container_paths(files.libraries)
     assert extra not in container_paths(find(tmp_path).libraries)
     assert LibraryLink("/usr/lib/x86_64-linux-gnu/libEGL.so.1", "libEGL.so.1.1.0") in files.links
+
+
+def test_a_link_of_another_name_belongs_to_its_library(tmp_path: Path) -> None:
+    libraries(tmp_path, "/usr/lib64")
+    touch(tmp_path, f"/usr/lib64/libGLX_nvidia.so.{VERSION}", "/usr/lib64/libGLX_mesa.so.0")
+    link(tmp_path, "/usr/lib64/libGLX_indirect.so.0", f"libGLX_nvidia.so.{VERSION}")
+    entry = LibraryLink("/usr/lib64/libGLX_indirect.so.0", f"libGLX_nvidia.so.{VERSION}")
+    assert entry in find(tmp_path).links
+    (tmp_path / "usr/lib64/libGLX_indirect.so.0").unlink()
+    link(tmp_path, "/usr/lib64/libGLX_indirect.so.0", "libGLX_mesa.so.0")
+    assert entry.path not in {other.path for other in find(tmp_path).links}
 
 
 def test_the_links_of_libcuda_are_made_even_where_the_host_has_none(tmp_path: Path) -> None:
