@@ -77,7 +77,8 @@ def test_a_list_above_4_mib_is_a_conflict_that_says_what_would_fit() -> None:
 
     inventory = offer(cards(8), under(9000))
     (conflict,) = inventory.conflicts
-    assert conflict.startswith("nvidia.com/gpu: 72000 shares make a list of ")
+    start = "sharing.timeSlicing.resources[0].replicas: nvidia.com/gpu: 72000 shares make a list of "
+    assert conflict.startswith(start)
     assert f"the kubelet reads {LIMIT}" in conflict
     most = int(conflict.rpartition("set replicas to ")[2].partition(" ")[0])
     assert offer(cards(8), under(most)).conflicts == ()
