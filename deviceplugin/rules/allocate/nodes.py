@@ -53,17 +53,18 @@ def device_nodes(order: Order) -> tuple[DeviceNode, ...]:
     Raises:
         RequestError: The node of a granted device is not there.
     """
-    optional = (path for path in CONTROL if order.exists(under(order.dev_root, path)))
-    needed = dict.fromkeys(_needed(order))
-    for path in needed:
-        if not order.exists(under(order.dev_root, path)):
+    seen, host = order.dev_root.rstrip("/"), order.handover.dev_root.rstrip("/")
+    paths = [path for path in CONTROL if order.exists(seen + path)]
+    for path in dict.fromkeys(_needed(order)):
+        if not order.exists(seen + path):
             raise RequestError(
-                f"{order.resource.name}: the device node {under(order.handover.dev_root, path)} is gone; "
+                f"{order.resource.name}: the device node {host}{path} is gone; "
                 "reload the driver or make the node (nvidia-modprobe -c <minor>), the next scan looks again",
                 Refusal.FAILED_PRECONDITION,
             )
-    channels = (IMEX_CHANNEL.format(channel) for channel in order.channels)
-    return tuple(DeviceNode(path, under(order.handover.dev_root, path)) for path in (*optional, *needed, *channels))
+        paths.append(path)
+    paths += [IMEX_CHANNEL.format(channel) for channel in order.channels]
+    return tuple(DeviceNode(path, host + path) for path in paths)
 
 
 def _needed(order: Order) -> Iterator[str]:
