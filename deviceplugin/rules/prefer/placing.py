@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations, islice, product
 from operator import attrgetter
 
+from deviceplugin.rules.prefer.cards import Rule
 from deviceplugin.rules.prefer.chooser import Chooser
 from deviceplugin.rules.prefer.holders import Holder, Placement, assign
 from deviceplugin.rules.prefer.wish import Choice, Wish
@@ -58,7 +59,8 @@ def place(chooser: Chooser, base: int, placements: Sequence[Placement]) -> tuple
     choice = chooser.best(list(ways))
     lists = [_amounts(placement, groups) for placement, groups in ways[choice.mask]]
     best = min(lists, key=lambda amounts: sorted(Counter(amounts).elements()))
-    return replace(choice, exact=choice.exact and looked_at < MANY), best
+    decided = Rule.INDEX if choice.decided_by is Rule.ONLY and len(lists) > 1 else choice.decided_by
+    return Choice(choice.mask, decided, choice.exact and looked_at < MANY), best
 
 
 def _simple(chooser: Chooser, base: int, placement: Placement) -> tuple[Choice, Amounts] | None:
@@ -82,6 +84,8 @@ def _simple(chooser: Chooser, base: int, placement: Placement) -> tuple[Choice, 
         masks = [some.mask for some in choices]
         best = chooser.best(masks)
         choice = replace(best, exact=all(some.exact for some in choices))
+    if choice.decided_by is Rule.ONLY and sum(1 for holder in holders if holder.card & choice.mask) > number:
+        choice = replace(choice, decided_by=Rule.INDEX)
     return choice, _amounts(placement, ((choice.mask, choice.mask & ~used),))
 
 

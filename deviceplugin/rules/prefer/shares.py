@@ -54,9 +54,10 @@ def shares(chooser: Chooser, stock: Stock, request: Request) -> Verdict:
         choice, amounts = place_one_each(cards, base, fresh, number)
     else:
         choice, amounts = place(cards, base, _placements(policy, holders, fresh, number))
-    decided = POLICY_RULE[policy] if choice.decided_by is Rule.ONLY else choice.decided_by
-    ids = ids_of(stock, request, amounts)
-    return Verdict(ids, choice.mask, Rule.ONLY if request.alternatives == 1 else decided, choice.exact)
+    decided = choice.decided_by
+    if decided is Rule.ONLY and request.alternatives > 1:
+        decided = POLICY_RULE[policy] if sum(holder.room > 0 for holder in holders) > 1 else Rule.INDEX
+    return Verdict(ids_of(stock, request, amounts), choice.mask, decided, choice.exact)
 
 
 def check_strict(resource: Resource, ids: Sequence[str]) -> None:
