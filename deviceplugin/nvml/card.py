@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from deviceplugin.model.node import Gpu
 from deviceplugin.nvml import host
@@ -20,8 +20,7 @@ _LARGEST = 1 << 50
 _ARCHITECTURE_UNKNOWN = 0xFFFFFFFF
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What reading a card needs beside the driver: the roots of the host's files and what an earlier scan knew."""
 
     host_root: str

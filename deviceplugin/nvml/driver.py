@@ -20,7 +20,7 @@ from deviceplugin.nvml.probe import probe
 
 _PATIENCE = 3.0
 _COUNT = "nvmlDeviceGetCount"
-_NOT_SHOWN = "sysfs shows this card and the driver does not: is it bound to another driver, or did it fail to start?"
+_NOT_SHOWN = "sysfs shows this card and the driver does not: look for its PCI id in the kernel log"
 _RELEASED = "the driver was let go on request; answers go on from memory until it is taken up again"
 
 
@@ -176,11 +176,12 @@ class Driver:
         new = unseen - self._unseen
         self._unseen = unseen
         due = time.monotonic() - self._renewed >= self.renew_interval
-        return bool(new) or (due and any(gpu.lost for gpu in previous.gpus))
+        return bool(new) or (due and _lost(previous))
 
     def _not_shown(self, node: Node) -> frozenset[str]:
         shown = {host.sysfs_name(gpu.pci) for gpu in node.gpus}
-        return frozenset(name for name in host.cards(self.host_root) if name not in shown)
+        names = frozenset(host.cards(self.host_root)) - shown
+        return frozenset(name for name in names if not host.bound_elsewhere(self.host_root, name))
 
     def _give_up(self) -> None:
         """After a failed scan the next one initialises anew."""
@@ -227,6 +228,10 @@ class Driver:
             with self._turn:
                 self._changing = False
                 self._turn.notify_all()
+
+
+def _lost(node: Node) -> bool:
+    return any(gpu.lost for gpu in node.gpus) or any(p.code == Code.GPU_IS_LOST for p in node.problems)
 
 
 def _initialise(api: NvmlApi) -> None:

@@ -67,7 +67,7 @@ class EventStatus:
         """What this says of the source `events`; None where it says nothing yet."""
         if self.state is WatchState.FAILED:
             codes = {uuid: refusal.code for uuid, refusal in self.refused.items()}
-            return ChecksFailed(SOURCE, self.detail, MappingProxyType(codes), self.openable)
+            return ChecksFailed(SOURCE, self.detail, MappingProxyType(codes), self.openable, self.failures)
         return ChecksWorked(SOURCE) if self.state is WatchState.WATCHING else None
 
 

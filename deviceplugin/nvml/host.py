@@ -73,6 +73,15 @@ def cards(root: str) -> tuple[str, ...]:
     return tuple(name for name in names if _is_card(seen(root, f"/sys/bus/pci/devices/{name}")))
 
 
+def bound_elsewhere(root: str, name: str) -> bool:
+    """Whether a card was given to another driver, such as vfio-pci: NVML is not meant to show it."""
+    try:
+        driver = os.readlink(seen(root, f"/sys/bus/pci/devices/{name}/driver"))  # noqa: PTH115 - its last part only
+    except OSError:
+        return False
+    return driver.rpartition("/")[2] != "nvidia"
+
+
 def _is_card(folder: Path) -> bool:
     if read(folder / "vendor") != VENDOR:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from ctypes import byref
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pynvml
 
@@ -29,11 +29,10 @@ def read_counts(inquiry: Inquiry, api: NvmlApi, handle: Handle, uuid: str) -> tu
     return counts.get(_LINK_COUNT), counts.get(_SWITCH_LINKS)
 
 
-@dataclass(frozen=True)
-class KnownLinks:
+class KnownLinks(NamedTuple):
     """What is known of a card's links before they are read: how many there are, and what an earlier scan saw."""
 
-    count: int | None = None
+    total: int | None = None
     earlier: tuple[Link, ...] = ()
 
 
@@ -46,7 +45,7 @@ def read_links(inquiry: Inquiry, api: NvmlApi, handle: Handle, uuid: str, before
     known = {link.number: link for link in before.earlier}
     links: list[Link] = []
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if len(links) == before.count:
+        if len(links) == before.total:
             break
         state = inquiry.ask(uuid, api.nvmlDeviceGetNvLinkState, handle, number, expected=_NO_LINK)
         if state is None and inquiry.code in _NO_LINK:

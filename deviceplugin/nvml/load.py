@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -50,8 +50,7 @@ _BATCH = [field for field, _scale in _FIELDS.values()]
 _FLAGS = frozenset({"remap_pending", "remap_failure"})
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     """A call that gives one number."""
 
     fact: str
@@ -108,7 +107,7 @@ class LoadReader:
         facts |= self._utilization(inquiry, api, handle, gpu.uuid)
         facts["processes"] = self._processes(inquiry, api, handle, gpu.uuid)
         load = replace(GpuLoad(gpu.uuid), **facts)
-        instances = tuple(self._instance(inquiry, api, instance) for instance in gpu.instances)
+        instances = tuple(self._instance(inquiry, api, handle, instance) for instance in gpu.instances)
         links = self._links(inquiry, api, handle, gpu) if per_link else ()
         return replace(load, instances=instances, links=links)
 
@@ -158,8 +157,8 @@ class LoadReader:
         kib = {field: int(value) * _KIB for field, value in values.items()}
         return tuple(LinkLoad(number, kib.get((sent, number)), kib.get((received, number))) for number in numbers)
 
-    def _instance(self, inquiry: Inquiry, api: NvmlApi, instance: MigInstance) -> MigLoad:
-        handle = self._recall.device(inquiry, api, instance.uuid)
+    def _instance(self, inquiry: Inquiry, api: NvmlApi, card: Handle, instance: MigInstance) -> MigLoad:
+        handle = self._recall.instance(inquiry, api, card, instance)
         load = MigLoad(instance.uuid)
         if handle is None:
             return load

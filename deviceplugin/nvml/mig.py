@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import pynvml
 
@@ -15,8 +16,8 @@ from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 
 _PROFILE = r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*"
-_NAMED = re.compile(rf"(?:^|.*\bMIG )({_PROFILE})", re.IGNORECASE)
-_OLD_UUID = re.compile(r"MIG-GPU-[0-9a-fA-F-]+/(\d+)/(\d+)")
+_NAMED = rf"(?:^|.*\bMIG )({_PROFILE})"
+_OLD_UUID = r"MIG-GPU-[0-9a-fA-F-]+/(\d+)/(\d+)"
 _SLOTS = 7
 _MOST = 64
 _NO_ID = 0xFFFFFFFF
@@ -24,8 +25,7 @@ _MIB = 1 << 20
 _EIGHTHS = 8
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """Where the capability nodes of MIG instances are: their minor numbers, and the root of /dev."""
 
     minors: Mapping[tuple[int, int, int | None], int]
@@ -94,7 +94,7 @@ class MigReader:
         if gi is not None and ci is not None:
             return gi, ci
         # Drivers before 470 write the placement into the UUID.
-        old = _OLD_UUID.fullmatch(uuid)
+        old = re.fullmatch(_OLD_UUID, uuid)
         return (int(old[1]), int(old[2])) if old else None
 
     def _profile(
@@ -127,7 +127,7 @@ class MigReader:
 
 def named_profile(name: str | None) -> str | None:
     """The profile in a name of the driver: `NVIDIA A100-SXM4-40GB MIG 1g.5gb+me` or `MIG 1g.5gb`; None if none."""
-    match = _NAMED.fullmatch(name.strip()) if name else None
+    match = re.fullmatch(_NAMED, name.strip(), re.IGNORECASE) if name else None
     return match[1].lower() if match else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import DriverState, Gpu, Node, Problem
@@ -50,13 +50,13 @@ def probe(
         return without_driver(error, host_root, previous)
 
 
-@dataclass
 class _Scan:
-    api: NvmlApi
-    host_root: str
-    previous: Node | None
-    inquiry: Inquiry = field(default_factory=Inquiry)
-    handles: dict[str, Handle] = field(default_factory=dict)
+    def __init__(self, api: NvmlApi, host_root: str, previous: Node | None) -> None:
+        self.api = api
+        self.host_root = host_root
+        self.previous = previous
+        self.inquiry = Inquiry()
+        self.handles: dict[str, Handle] = {}
 
     def run(self, dev_root: str, machine_type_file: str) -> Node:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)

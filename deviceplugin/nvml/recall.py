@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from deviceplugin.model.node import Gpu
+from deviceplugin.model.node import Gpu, MigInstance
 from deviceplugin.nvml.api import Handle, NvmlApi, Struct
 from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry, call_name
@@ -17,6 +17,7 @@ Field = int | tuple[int, int]
 ALL_LINKS = 0xFFFFFFFF
 _UNKNOWN_FIELD = ABSENT | {Code.INVALID_ARGUMENT}
 _STALE = frozenset({Code.INVALID_ARGUMENT, Code.GPU_IS_LOST, Code.NOT_FOUND})
+_EMPTY = frozenset({Code.NOT_FOUND, Code.INVALID_ARGUMENT})
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -41,16 +42,22 @@ class Recall:
         if self._modes.get(gpu.uuid, gpu.mig_enabled) != gpu.mig_enabled:
             self._absent = {(uuid, what) for uuid, what in self._absent if uuid != gpu.uuid}
         self._modes[gpu.uuid] = gpu.mig_enabled
-        return self.device(inquiry, api, gpu.uuid)
-
-    def device(self, inquiry: Inquiry, api: NvmlApi, uuid: str) -> Handle | None:
-        """Handle of a card or MIG instance by UUID."""
-        if uuid not in self._handles:
-            handle = inquiry.ask(uuid, api.nvmlDeviceGetHandleByUUID, uuid)
+        if gpu.uuid not in self._handles:
+            handle = inquiry.ask(gpu.uuid, api.nvmlDeviceGetHandleByUUID, gpu.uuid)
             if handle is None:
                 return None
-            self._handles[uuid] = handle
-        return self._handles[uuid]
+            self._handles[gpu.uuid] = handle
+        return self._handles[gpu.uuid]
+
+    def instance(self, inquiry: Inquiry, api: NvmlApi, card: Handle, mig: MigInstance) -> Handle | None:
+        """Handle of a MIG instance by its slot, since some drivers find none by UUID; None if another is there now."""
+        if mig.uuid not in self._handles:
+            call = api.nvmlDeviceGetMigDeviceHandleByIndex
+            handle = inquiry.ask(mig.gpu, call, card, mig.slot, expected=_EMPTY)
+            if handle is None or inquiry.ask(mig.uuid, api.nvmlDeviceGetUUID, handle) != mig.uuid:
+                return None
+            self._handles[mig.uuid] = handle
+        return self._handles[mig.uuid]
 
     def ask(
         self, inquiry: Inquiry, uuid: str, call: Callable[..., Answer], handle: Handle, *arguments: Any

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deviceplugin.model.node import DriverState
+from deviceplugin.model.node import DriverState, Node
+from deviceplugin.nvml import host
 from tests.drivers import card, opened, problems_of
 
 
@@ -136,3 +137,37 @@ def test_hardware_that_the_driver_does_not_show_is_told_and_not_chased() -> None
     assert machine.driver.generation == generation
     assert [p.subject for p in problems_of(node, "nvmlDeviceGetCount")] == ["0000:ff:00.0"]
     assert len(node.gpus) == 8
+
+
+def test_a_card_given_to_another_driver_is_no_problem_until_it_is_given_back() -> None:
+    with opened("hgx-h100-8") as machine:
+        machine.fake.unplug(7)
+        before = machine.scan()
+        machine.fake.plug(7)
+        driver = next(
+            path / "driver"
+            for path in (machine.fake.root / "sys/bus/pci/devices").iterdir()
+            if (path / "class").read_text().startswith("0x03") and path.name not in _names(before)
+        )
+        driver.symlink_to("../../../../bus/pci/drivers/vfio-pci")
+        generation = machine.driver.generation
+        steady = machine.scan(before)
+        assert machine.driver.generation == generation
+        assert steady.problems == ()
+        driver.unlink()
+        driver.symlink_to("../../../../bus/pci/drivers/nvidia")
+        assert len(machine.scan(steady).gpus) == 8
+
+
+def _names(node: Node) -> set[str | None]:
+    return {host.sysfs_name(gpu.pci) for gpu in node.gpus}
+
+
+def test_a_card_lost_before_the_first_scan_is_looked_for_too() -> None:
+    with opened("hgx-h100-8") as machine:
+        machine.driver.initialise()
+        machine.fake.reset(2, force=True)
+        first = machine.scan()
+        assert len(first.gpus) == 7
+        machine.driver.renew_interval = 0
+        assert len(machine.scan(first).gpus) == 8
