@@ -10,10 +10,17 @@ from importlib.resources import files
 from types import MappingProxyType
 
 _STYLE, _SCRIPT, _DATA = b"/*STYLE*/", b"/*SCRIPT*/", b"/*DATA*/"
+_PIECES = ("dom.js", "node.js", "sections.js", "page.js")
+"""Of the script, in this order."""
 
 
 def _asset(name: str) -> bytes:
     return files(__package__).joinpath(name).read_bytes()
+
+
+@cache
+def _script() -> bytes:
+    return b"\n".join((b"{", *map(_asset, _PIECES), b"}"))
 
 
 def _digest(content: bytes) -> str:
@@ -22,7 +29,7 @@ def _digest(content: bytes) -> str:
 
 @cache
 def _frame() -> tuple[bytes, bytes]:
-    document = _asset("page.html").replace(_STYLE, _asset("style.css")).replace(_SCRIPT, _asset("script.js"))
+    document = _asset("page.html").replace(_STYLE, _asset("style.css")).replace(_SCRIPT, _script())
     head, _, end = document.partition(_DATA)
     return head, end
 
@@ -33,7 +40,7 @@ def headers() -> Mapping[str, str]:
     policy = (
         "default-src 'none'",
         f"style-src {_digest(_asset('style.css'))}",
-        f"script-src {_digest(_asset('script.js'))}",
+        f"script-src {_digest(_script())}",
         "connect-src 'self'",
         "img-src 'self'",
         "base-uri 'none'",
