@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from deviceplugin.model.health import Kind, Sickness
 
@@ -39,19 +40,24 @@ _KINDS = frozenset(kind.value for kind in Kind)
 
 
 def boot_identity(host_root: str = "/") -> str:
-    """What is the same until the node is rebooted or the driver is loaded anew; empty where it cannot be told.
+    """What is the same until the node is rebooted or the driver is loaded anew, as `rules.judge.boots` compares it.
 
-    Source: `/proc/sys/kernel/random/boot_id`, and the inode of `/sys/module/nvidia`, which each load of the module
-    makes anew.
+    Source: `/proc/sys/kernel/random/boot_id`, the inode of `/sys/module/nvidia`, which each load of the module makes
+    anew, and `/proc/driver/nvidia/version`. What cannot be read is an empty part.
     """
     root = Path(host_root)
-    try:
-        boot = (root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+    boot = _text(root / "proc/sys/kernel/random/boot_id").replace("/", "-")
+    load = ""
     with suppress(OSError):
-        return f"{boot}/{(root / 'sys/module/nvidia').stat().st_ino}" if boot else ""
-    return boot
+        load = str((root / "sys/module/nvidia").stat().st_ino)
+    version = _text(root / "proc/driver/nvidia/version")
+    return f"{boot}/{load}/{crc32(version.encode()):x}" if version else f"{boot}/{load}/"
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    return ""
 
 
 class SicknessFile:

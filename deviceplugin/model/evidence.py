@@ -23,7 +23,10 @@ class ScanSeen:
 
 @dataclass(frozen=True, slots=True)
 class DriverReloaded:
-    """The kernel driver was loaded anew: every card (or those named) was reset."""
+    """The kernel driver was loaded anew: every card (or those named) was reset.
+
+    With a `boot_id` that shows the same boot and load as before it changes nothing: it may be sent on suspicion.
+    """
 
     gpus: frozenset[str] = frozenset()
     """Empty: all."""
@@ -73,8 +76,8 @@ class ChecksFailed:
     """NVML return codes by UUID of the cards it failed on; empty where it failed before any card was asked."""
     openable: bool | None = None
     """Whether this process can open the device nodes of those cards; None where that was not tried."""
-    failures: int = 3
-    """Failures in a row that this tells of. Nothing is decided below 3; a door that tells each failure says 1."""
+    failures: int = 1
+    """Failures in a row that this tells of; those told before it are added. Nothing is decided below 3."""
 
 
 @dataclass(frozen=True, slots=True)

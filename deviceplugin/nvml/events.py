@@ -8,80 +8,25 @@ lost its own access. State changes are told once each, not once per attempt.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
 from threading import Event as Flag
 from threading import Thread
 from types import MappingProxyType
 
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.evidence import ChecksFailed, ChecksWorked
 from deviceplugin.model.node import Gpu
 from deviceplugin.model.vitals import Event
 from deviceplugin.nvml import host
 from deviceplugin.nvml.api import NvmlApi
 from deviceplugin.nvml.codes import Code
 from deviceplugin.nvml.driver import Driver
-from deviceplugin.nvml.eventset import EventSet, Refusal
+from deviceplugin.nvml.eventset import EventSet
+from deviceplugin.nvml.eventstatus import EventStatus, EventTiming, WatchState
 
 __all__ = ["Event", "EventStatus", "EventThread", "EventTiming", "WatchState"]
 
-SOURCE = "events"
 _MOST_DOUBLINGS = 20
-
-
-class WatchState(StrEnum):
-    """What the thread is doing."""
-
-    IDLE = "idle"
-    """There is no card to watch, or the driver is released."""
-    WATCHING = "watching"
-    RETRYING = "retrying"
-    """Waiting failed; a new event set is being tried."""
-    FAILED = "failed"
-    """Waiting failed many times in a row. It is still being tried."""
-    UNSUPPORTED = "unsupported"
-    """No card here has events."""
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class EventStatus:
-    """The thread's account of itself; replaced whole at each change."""
-
-    state: WatchState = WatchState.IDLE
-    detail: str = ""
-    """The call and code that failed."""
-    failures: int = 0
-    """In a row."""
-    registered: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Mask of nvmlEventType by UUID of the cards that are heard."""
-    refused: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
-    """Cards that are not heard, and why."""
-    openable: bool | None = None
-    """Whether this process can open the device nodes; looked at when waiting has failed."""
-
-    def evidence(self) -> ChecksFailed | ChecksWorked | None:
-        """What this says of the source `events`; None where it says nothing yet."""
-        if self.state is WatchState.FAILED:
-            codes = {uuid: refusal.code for uuid, refusal in self.refused.items()}
-            return ChecksFailed(SOURCE, self.detail, MappingProxyType(codes), self.openable, self.failures)
-        return ChecksWorked(SOURCE) if self.state is WatchState.WATCHING else None
-
-
-@dataclass(frozen=True, slots=True)
-class EventTiming:
-    """Periods in seconds, and numbers of failures in a row."""
-
-    wait: float = 0.5
-    """One wait in the driver: how soon a stop, or another set of cards, is noticed. Events come at once."""
-    first_delay: float = 0.1
-    longest_delay: float = 30.0
-    retry_refused: float = 60.0
-    renew_after: int = 3
-    decide_after: int = 5
 
 
 class EventThread:
@@ -127,7 +72,7 @@ class EventThread:
 
     def watch(self, gpus: Sequence[Gpu]) -> None:
         """Watches these cards from now on; also to be called when a released driver was taken up again."""
-        if {(gpu.uuid, gpu.minor) for gpu in gpus} != {(gpu.uuid, gpu.minor) for gpu in self._wanted}:
+        if _faces(gpus) != _faces(self._wanted):
             self._wanted = tuple(gpus)
         self._wake.set()
 
@@ -182,15 +127,16 @@ class EventThread:
                 self._deliver(event)
 
     def _open(self, wanted: tuple[Gpu, ...]) -> EventSet:
-        """A new set, made before the old one is freed so that nothing falls between them."""
+        """A new set, made before the old one is closed so that no event falls between them."""
         with self._call() as api:
             old = self._set if self._generation == self._driver.generation else None
             self._generation = self._driver.generation
             events = self._set = EventSet.create(api)
             for gpu in wanted:
                 events.register(gpu.uuid, check=self._suspect)
-            if old is not None:
-                old.free()
+            left = [] if old is None else old.close()
+        for event in left:
+            self._deliver(event)
         if not events.registered and not all(refusal.lasting for refusal in events.refused.values()):
             raise events.first_refusal()
         return events
@@ -243,6 +189,10 @@ class EventThread:
         before, self._status = self._status, status
         if (before.state, before.registered, before.refused) != (status.state, status.registered, status.refused):
             self._changed(status)
+
+
+def _faces(gpus: Sequence[Gpu]) -> set[tuple[str, int | None, bool]]:
+    return {(gpu.uuid, gpu.minor, gpu.lost) for gpu in gpus}
 
 
 def _openable(host_root: str, gpus: tuple[Gpu, ...]) -> bool:

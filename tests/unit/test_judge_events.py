@@ -76,3 +76,12 @@ def test_an_event_for_a_card_that_no_scan_has_shown_counts_when_it_shows() -> No
     assert ward.sick == {}
     (told,) = ward.scan(card(0), card(1), card(5))
     assert (told.uuid, told.gpu_index) == (card(5).uuid, 5)
+
+
+def test_an_event_that_names_an_instance_itself_is_about_that() -> None:
+    ward = mig_ward()
+    ward.hear(Event(slot(1), EventKind.XID, 79))
+    assert set(ward.sick) == {slot(1)}
+    assert ward.reread == (A,)
+    ward.hear(Event(slot(1), EventKind.DRAM_RETIREMENT_FAILURE))
+    assert set(ward.sick) == {slot(1), A}

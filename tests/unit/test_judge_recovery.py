@@ -7,11 +7,12 @@ import pytest
 from deviceplugin.config.document import Cordon, HealthPolicy, HealthSection
 from deviceplugin.model.evidence import (
     DriverReloaded,
+    ScanSeen,
     TakenUp,
     Tick,
 )
 from deviceplugin.model.node import Problem
-from tests.strategies.nodes import card
+from tests.strategies.nodes import card, node
 from tests.unit.judge_ward import A, B, Ward, good
 
 
@@ -105,11 +106,11 @@ def test_h2_a_driver_loaded_anew_resets_the_cards_named() -> None:
     ward = Ward()
     ward.xid(79, A)
     ward.xid(79, B)
-    ward.hear(DriverReloaded(frozenset({B}), "boot-1/2"))
+    ward.hear(DriverReloaded(frozenset({B}), "boot-2"))
     ward.hear(good(A), 100)
     ward.hear(good(B))
     assert set(ward.sick) == {A}
-    assert ward.state.boot_id == "boot-1/2"
+    assert ward.state.boot_id == "boot-2"
 
 
 def test_h2_a_card_out_of_the_scan_has_vanished_and_is_reset_when_it_is_back() -> None:
@@ -235,4 +236,28 @@ def test_a_long_time_without_anything_heard_forgives_too() -> None:
     ward.now += 100_000
     ward.xid(94)
     ward.hear(good(), 60)
+    assert ward.sick == {}
+
+
+def test_h2_a_suspected_reload_that_was_none_is_no_reset() -> None:
+    ward = Ward()
+    ward.xid(79)
+    ward.hear(DriverReloaded(boot_id="boot-1/7"))
+    ward.hear(good(), 100)
+    assert set(ward.sick) == {A}
+    ward.hear(DriverReloaded(boot_id="boot-1/8"))
+    ward.hear(good())
+    assert ward.sick == {}
+
+
+def test_h2_another_driver_version_was_loaded_anew() -> None:
+    ward = Ward()
+    ward.scan(card(0), card(1))
+    ward.xid(79)
+    other = replace(node(card(0), card(1)), driver_version=None)
+    ward.hear(ScanSeen(other))
+    ward.hear(good(), 100)
+    assert set(ward.sick) == {A}
+    ward.hear(ScanSeen(replace(other, driver_version="999.1")))
+    ward.hear(good())
     assert ward.sick == {}

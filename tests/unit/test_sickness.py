@@ -8,6 +8,7 @@ import pytest
 
 from deviceplugin.files.sickness import SicknessFile, boot_identity, decode, encode
 from deviceplugin.model.health import Kind, Sickness
+from deviceplugin.rules.judge.boots import another_load
 
 ONE = Sickness(
     "GPU-a", "xid-79", Kind.RESET_REQUIRED, 1700000000.5, "It fell.", "00000000:10:00.0", "health.fatal", "b/1"
@@ -145,18 +146,40 @@ def test_keys_of_a_later_version_are_passed_over() -> None:
 
 
 def test_the_boot_is_told_by_the_kernel_and_by_the_load_of_the_driver(tmp_path: Path) -> None:
-    assert boot_identity(str(tmp_path)) == ""
+    assert boot_identity(str(tmp_path)) == "//"
     random = tmp_path / "proc/sys/kernel/random"
     random.mkdir(parents=True)
-    (random / "boot_id").write_text("\n")
+    (random / "boot_id").write_text("0b5e-11\n")
+    assert boot_identity(str(tmp_path)) == "0b5e-11//"
     module = tmp_path / "sys/module/nvidia"
     module.mkdir(parents=True)
-    assert boot_identity(str(tmp_path)) == ""
-    (random / "boot_id").write_text("0b5e-11\n")
+    version = tmp_path / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: 580.95.05")
     first = boot_identity(str(tmp_path))
-    assert first.startswith("0b5e-11/")
     assert boot_identity(str(tmp_path)) == first
+    version.write_text("NVRM version: 590.10")
+    upgraded = boot_identity(str(tmp_path))
     module.rename(tmp_path / "sys/module/unloaded")
-    assert boot_identity(str(tmp_path)) == "0b5e-11"
     module.mkdir()
-    assert boot_identity(str(tmp_path)) not in {first, "0b5e-11"}
+    reloaded = boot_identity(str(tmp_path))
+    assert another_load(first, upgraded)
+    assert another_load(upgraded, reloaded)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "another"),
+    [
+        ("b/1/v", "b/1/v", False),
+        ("b/1/v", "c/1/v", True),
+        ("b/1/v", "b/2/v", True),
+        ("b/1/v", "b/1/w", True),
+        ("b//", "b/1/v", False),
+        ("b/1/v", "//", False),
+        ("", "b/1/v", False),
+        ("//", "", False),
+        ("b", "b/1", False),
+    ],
+)
+def test_what_cannot_be_told_is_no_other_boot(before: str, after: str, another: bool) -> None:  # noqa: FBT001
+    assert another_load(before, after) is another

@@ -31,6 +31,7 @@ from deviceplugin.model.evidence import (
 from deviceplugin.model.health import Sickness, Transition
 from deviceplugin.model.node import Node
 from deviceplugin.model.vitals import Event, Reading
+from deviceplugin.rules.judge.boots import another_load
 from deviceplugin.rules.judge.damping import forgotten
 from deviceplugin.rules.judge.declarations import checks_failed, checks_worked, declare, injected
 from deviceplugin.rules.judge.draft import Draft
@@ -54,7 +55,7 @@ def start(
         node: The first scan; one that is not READY tells nothing yet.
         policy: The health section in force.
         remembered: Sicknesses from the state file. Where their boot is another one, the reboot counts as a reset.
-        boot_id: Identity of this boot (and load of the driver); empty where it cannot be told.
+        boot_id: Identity of this boot (and load of the driver); see `judge.boots`; empty where it cannot be told.
         now: Unix time in seconds.
     """
     draft = Draft(JudgeState(policy=policy, boot_id=boot_id), now)
@@ -73,7 +74,6 @@ def _taken_up(one: Sickness, node: Node, boot_id: str, now: float) -> Ailment | 
     xid = int(number) if number != one.reason and number.isascii() and number.isdecimal() else None
     if not known(one.reason, xid):
         return None
-    rebooted = bool(boot_id and one.boot_id and boot_id != one.boot_id)
     gpu = node.gpu(one.uuid) or next((gpu for gpu in node.gpus if one.pci and gpu.pci == one.pci), None)
     return Ailment(
         target=one.uuid,
@@ -83,7 +83,7 @@ def _taken_up(one: Sickness, node: Node, boot_id: str, now: float) -> Ailment | 
         # What happened while nobody listened is unknown: the quiet period begins anew.
         seen=now,
         what=f"{one.reason.replace('-', ' ')}, remembered from before this process began",
-        phase=Phase.RESET if rebooted else Phase.SICK,
+        phase=Phase.RESET if another_load(one.boot_id, boot_id) else Phase.SICK,
         xid=xid,
         boot_id=one.boot_id,
     )

@@ -27,6 +27,7 @@ class Draft:
         self.injections = state.injections
         self.unmatched = state.unmatched
         self.boot_id = state.boot_id
+        self.driver_version = state.driver_version
         self.notes: list[str] = []
         self.reread: list[str] = []
 
@@ -41,6 +42,7 @@ class Draft:
             unmatched=self.unmatched,
             policy=self.policy,
             boot_id=self.boot_id,
+            driver_version=self.driver_version,
         )
 
     def card(self, uuid: str) -> Card:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from deviceplugin.model.evidence import DriverReloaded, TakenUp
+from deviceplugin.model.health import Verdict
 from deviceplugin.model.vitals import Event, EventKind, Reading
 from deviceplugin.rules.judge import xids
 from deviceplugin.rules.judge.address import instances
+from deviceplugin.rules.judge.boots import another_load
 from deviceplugin.rules.judge.draft import Draft
 from deviceplugin.rules.judge.state import Ailment
 from deviceplugin.rules.judge.states import RESETS, STATES, Answer, answer
@@ -38,15 +40,24 @@ def event_seen(draft: Draft, event: Event) -> None:
             )
         draft.reread.extend(draft.cards)
         return
-    draft.reread.append(event.uuid)
     # The event's own clock may be anything; the quiet period runs from when it was heard.
     since = event.at if 0 < event.at <= draft.now else draft.now
-    blank = Ailment(event.uuid, event.uuid, "", since, draft.now, "", boot_id=draft.boot_id)
+    gpu = _card_of(draft, event.uuid)
+    blank = Ailment(event.uuid, gpu, "", since, draft.now, "", boot_id=draft.boot_id)
     if event.kind is EventKind.XID:
         _xid(draft, event, blank)
     elif event.kind in _EVENTS:
+        draft.reread.append(gpu)
         reason, what = _EVENTS[event.kind]
-        draft.see(replace(blank, reason=_pending(draft, reason, event.uuid), what=what))
+        draft.see(replace(blank, target=gpu, reason=_pending(draft, reason, gpu), what=what))
+    elif event.kind is EventKind.RECOVERY_ACTION:
+        draft.reread.append(gpu)
+
+
+def _card_of(draft: Draft, uuid: str) -> str:
+    """The card of a MIG instance, should the driver name that in an event; any other UUID is that of a card."""
+    owners = (card.uuid for card in draft.cards.values() if any(one.uuid == uuid for one in card.instances))
+    return next(owners, uuid)
 
 
 def _pending(draft: Draft, reason: str, gpu: str) -> str:
@@ -55,19 +66,20 @@ def _pending(draft: Draft, reason: str, gpu: str) -> str:
 
 
 def _xid(draft: Draft, event: Event, blank: Ailment) -> None:
-    xid = event.xid
+    xid, gpu = event.xid, blank.gpu
     if xid is None or xid <= 0:
-        draft.notes.append(f"an Xid event for {blank.gpu} carried {xid}, which is no Xid: it changes nothing")
+        draft.notes.append(f"an Xid event for {gpu} carried {xid}, which is no Xid: it changes nothing")
         return
+    special = xid in xids.SPECIAL and not xids.listed(xid, draft.policy)
+    if special or xids.classify(xid, draft.policy).verdict is not Verdict.HEALTHY:
+        # Not for Xids that applications cause: a storm of them would have the driver asked without end.
+        draft.reread.append(gpu)
     told = replace(blank, what=xids.describe(xid))
-    if not xids.listed(xid, draft.policy):
-        if xid == xids.RECOVERY_ACTION_CHANGED:
-            return
-        if xid == xids.REMAP_PENDING:
-            draft.see(replace(told, reason=_pending(draft, "remap-pending", blank.gpu)))
-            return
-    for target in instances(draft.card(blank.gpu), event.gi, event.ci) or (blank.gpu,):
-        draft.see(replace(told, target=target, reason=f"xid-{xid}", xid=xid))
+    if not special:
+        for target in instances(draft.card(gpu), event.gi, event.ci) or (blank.target,):
+            draft.see(replace(told, target=target, reason=f"xid-{xid}", xid=xid))
+    elif xid == xids.REMAP_PENDING:
+        draft.see(replace(told, target=gpu, reason=_pending(draft, "remap-pending", gpu)))
 
 
 def reading_seen(draft: Draft, reading: Reading) -> None:
@@ -113,7 +125,9 @@ def _summary(answers: list[Answer]) -> Signal | None:
 
 def driver_reloaded(draft: Draft, evidence: DriverReloaded) -> None:
     """The driver was loaded anew: a reset for all cards, or those named."""
-    draft.boot_id = evidence.boot_id or draft.boot_id
+    before, draft.boot_id = draft.boot_id, evidence.boot_id or draft.boot_id
+    if evidence.boot_id and not another_load(before, evidence.boot_id):
+        return
     draft.signal(Signal.RESET, lambda one: not evidence.gpus or one.gpu in evidence.gpus)
 
 

@@ -35,6 +35,10 @@ def scan_seen(draft: Draft, evidence: ScanSeen) -> None:
     for gpu in gpus.values():
         _here(draft, gpu, _ill_queries(node, gpu))
     _orphans(draft)
+    version = node.driver_version or draft.driver_version
+    if draft.driver_version not in {None, version}:
+        draft.signal(Signal.RESET, lambda _: True)
+    draft.driver_version = version
 
 
 def _ill_queries(node: Node, gpu: Gpu) -> frozenset[str]:

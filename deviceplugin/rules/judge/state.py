@@ -96,6 +96,7 @@ class JudgeState:
     """Declarations that name no device of this node."""
     policy: HealthSection = field(default_factory=HealthSection)
     boot_id: str = ""
+    driver_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ REMAP_PENDING = 63
 """Judged as the state it announces, unless a list of the configuration names it."""
 RECOVERY_ACTION_CHANGED = 154
 """Says only that field 230 is to be read, unless a list of the configuration names it."""
+SPECIAL = frozenset({REMAP_PENDING, RECOVERY_ACTION_CHANGED})
 
 
 @dataclass(frozen=True, slots=True)
