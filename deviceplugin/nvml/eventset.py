@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pynvml
@@ -27,6 +28,7 @@ KINDS = {
 }
 WANTED = sum(KINDS)
 _WHOLE = 0xFFFFFFFF
+_MOST_LEFT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,15 @@ class EventSet:
             raise failure("nvmlEventSetWait_v2", int(error.value)) from error
         return self._event(data)
 
-    def free(self) -> None:
-        """Gives the set back to the driver, which may have forgotten it already."""
-        try:
+    def close(self) -> list[Event]:
+        """Gives the set back to the driver, which may have forgotten it already; returns what had come meanwhile."""
+        events: list[Event] = []
+        with suppress(NvmlError):
+            while (event := self.wait(0)) is not None and len(events) < _MOST_LEFT:
+                events.append(event)
+        with suppress(pynvml.NVMLError):
             self.api.nvmlEventSetFree(self.handle)
-        except pynvml.NVMLError:
-            return
+        return events
 
     def first_refusal(self) -> NvmlError:
         """The error to raise where no card at all is heard."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,6 +121,47 @@ def test_another_set_of_cards_is_watched_from_then_on() -> None:
             assert machine.calls("nvmlEventSetCreate") == sets, "the same cards need no new event set"
     assert [event.xid for event in heard] == [43, 45]
     assert machine.calls("nvmlEventSetFree") == sets - 1
+
+
+def test_events_that_wait_in_the_old_set_are_delivered_when_it_is_replaced() -> None:
+    with opened("hgx-h100-8") as machine:
+        gpus = machine.scan().gpus
+        held, go_on = threading.Event(), threading.Event()
+        heard: list[Event] = []
+
+        def slowly(event: Event) -> None:
+            heard.append(event)
+            held.set()
+            assert go_on.wait(10)
+
+        thread = EventThread(machine.driver, slowly, timing=QUICK)
+        thread.start()
+        thread.watch(gpus[:4])
+        wait_until(lambda: thread.status.state is WatchState.WATCHING, what="the thread to watch")
+        for xid in (31, 43, 45):
+            machine.fake.xid(0, xid)
+        assert held.wait(10)
+        thread.watch(gpus)
+        go_on.set()
+        wait_until(lambda: len(heard) == 3, what="all events")
+        assert [event.xid for event in heard] == [31, 43, 45]
+        assert thread.stop(5)
+
+
+def test_a_lost_card_that_is_found_again_is_heard_at_once() -> None:
+    with opened("hgx-h100-8") as machine:
+        before = machine.scan()
+        timing = EventTiming(wait=0.02, retry_refused=600)
+        with watching(machine, timing, before.gpus) as (thread, heard, _told):
+            machine.fake.lose(2)
+            wait_until(lambda: machine.uuids[2] in thread.status.refused, what="the card to be left out")
+            lost = machine.scan(before)
+            thread.watch(lost.gpus)
+            machine.fake.back(2)
+            thread.watch(machine.scan(lost).gpus)
+            wait_until(lambda: machine.uuids[2] in thread.status.registered, what="the card to be heard")
+            machine.fake.xid(2, 31)
+            wait_until(lambda: heard[-1].xid == 31, what="its event")
 
 
 def test_without_cards_nothing_is_asked() -> None:

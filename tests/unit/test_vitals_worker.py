@@ -11,7 +11,11 @@ from typing import Any, ParamSpec
 import pytest
 
 from deviceplugin.model.errors import NvmlError
+from deviceplugin.model.vitals import Event
+from deviceplugin.nvml.events import EventThread, EventTiming
+from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
+from tests.drivers import opened
 
 P = ParamSpec("P")
 
@@ -196,3 +200,27 @@ def test_a_loop_that_closed_meanwhile_ends_the_thread(gates: Gates) -> None:
     gates.open.set()
     thread.join(10)
     assert not thread.is_alive()
+
+
+@on_a_loop
+async def test_a_scan_that_hangs_holds_up_no_event_and_no_other_job() -> None:
+    with opened("hgx-h100-8") as machine:
+        node = machine.scan()
+        heard: list[Event] = []
+        events = EventThread(machine.driver, heard.append, timing=EventTiming(wait=0.02))
+        events.start()
+        events.watch(node.gpus)
+        worker, vitals = Worker("scanning", deadline=0.1), Vitals(machine.driver)
+        machine.fake.hang("nvmlDeviceGetMemoryInfo", gpu=3)
+        with pytest.raises(NvmlError, match="does not answer"):
+            await worker.submit(lambda: machine.scan(node))
+        readings = await worker.submit(lambda: vitals.read_states(node), deadline=10)
+        assert {reading.alive for reading in readings} == {True}
+        machine.fake.xid(5, 48)
+        await soon(lambda: bool(heard), "the event")
+        assert worker.hanging == 1
+        machine.fake.release()
+        await soon(lambda: worker.hanging == 0, "the scan to come back")
+        assert (await worker.submit(lambda: machine.scan(node), deadline=10)).gpus == node.gpus
+        worker.stop()
+        assert events.stop(5)
