@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from deviceplugin.kubelet.observe import Observer
 from deviceplugin.ledger import Ledger, Phase
 
 
 class Bookkeeping(Observer):
-    """An observer of endpoints that counts; `allocated_now` is called after each granted Allocate."""
+    """An observer of endpoints that counts; `granted` is called after each granted Allocate."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, granted: Callable[[], None]) -> None:
         self._ledger = ledger
+        self._granted = granted
 
     def phase_changed(self, resource: str, phase: Phase) -> None:
         """Shown as `registered` and on the status page."""
@@ -43,11 +46,11 @@ class Bookkeeping(Observer):
         self._ledger.count("list_updates", resource)
 
     def allocated(self, resource: str, *, ok: bool, seconds: float) -> None:
-        """Counts and times it; the stamp tells the attribution of pods to look again."""
+        """Counts and times it; a grant tells the attribution of pods to look again."""
         self._ledger.count("allocations", resource, "success" if ok else "refused")
         self._ledger.time("allocation", seconds)
         if ok:
-            self._ledger.stamp("allocated")
+            self._granted()
 
     def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
         """Counts by size and by NVLink domains spanned, and times it."""

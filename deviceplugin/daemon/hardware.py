@@ -10,11 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 from deviceplugin.daemon.world import News, World
+from deviceplugin.files.sickness import boot_identity
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, TakenUp, Tick
+from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, DriverReloaded, Evidence, TakenUp, Tick
 from deviceplugin.model.node import DriverState, Node
-from deviceplugin.model.vitals import Event, Load, Reading
+from deviceplugin.model.vitals import Event, Load
 from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.events import EventStatus, EventThread
 from deviceplugin.nvml.vitals import Vitals
@@ -28,6 +29,8 @@ FIRST_PAUSE = 0.5
 """Between the first attempts to reach a driver that is not there yet; doubled up to the rescan interval."""
 SCAN_DEADLINE = 60.0
 READ_DEADLINE = 10.0
+AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
+"""States in which the driver may have been loaded anew unseen."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
 
 
@@ -175,11 +178,16 @@ class Hardware:
     def _take(self, node: Node) -> None:
         self._failed_scans = 0 if node.state in STEADY and node.gpus else self._failed_scans + 1
         self._ledger.stamp("scan")
+        before = self._world.node.state
         news = self._world.scanned(node, time.time())
         self._changed(news)
         self._hint(news)
-        if node.state is DriverState.READY:
-            self._events.watch(node.gpus)
+        if node.state is not DriverState.READY:
+            return
+        self._witness(ChecksWorked("scan"))
+        if before in AWAY:
+            self._witness(DriverReloaded(boot_id=boot_identity(self._driver.host_root)))
+        self._events.watch(node.gpus)
 
     def _pause(self) -> float:
         interval = self._world.loaded.config.daemon.rescan_interval
@@ -209,7 +217,7 @@ class Hardware:
     def _count(self, error: NvmlError) -> None:
         self._ledger.count("nvml_errors", error.call or "call", str(error.code))
 
-    def _witness(self, *evidence: Event | Reading | ChecksFailed | ChecksWorked | TakenUp | Tick) -> None:
+    def _witness(self, *evidence: Evidence) -> None:
         for one in evidence:
             news = self._world.witnessed(one, time.time())
             self._changed(news)

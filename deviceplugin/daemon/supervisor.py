@@ -19,6 +19,8 @@ from deviceplugin.daemon.answers import Answers
 from deviceplugin.daemon.bookkeeping import Bookkeeping
 from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.hardware import Hardware
+from deviceplugin.daemon.outlets import Outlets
+from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.inject import InjectFile
 from deviceplugin.files.sickness import SicknessFile, boot_identity
@@ -59,18 +61,26 @@ class Daemon:
         self.ledger = Ledger()
         self.board = Board()
         self.watcher = Watcher()
+        self.granted = asyncio.Event()
+        """Set by each granted Allocate."""
         self._reload = reload
         self._fresh = fresh
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
         rules = Rules(allocate=allocate, prefer=prefer)
-        wiring = Wiring(rules, Bookkeeping(self.ledger), lambda path, changed: self.watcher.watch(Path(path), changed))
+        wiring = Wiring(
+            rules,
+            Bookkeeping(self.ledger, self.granted.set),
+            lambda path, changed: self.watcher.watch(Path(path), changed),
+        )
         self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._reload_now, self._save_now, self._inject_now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._told = self.board.current
         self._published = False
+        self.refused = ""
+        """Why the newest configuration was not taken in; empty when it was."""
 
     @property
     def config(self) -> Config:
@@ -90,7 +100,9 @@ class Daemon:
         await self._first()
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             stack.callback(self.hardware.stop)
-            local = LocalSocket(self.config.daemon.control_socket, Answers(self).table)
+            answers = Answers(self)
+            showing = Showing(self, answers)
+            local = LocalSocket(self.config.daemon.control_socket, {**answers.table, "status": showing.status})
             if self.config.daemon.control_socket and await local.open():
                 stack.push_async_callback(local.close)
             endpoints = group.create_task(self.endpoints.run(), name="endpoints")
@@ -103,6 +115,8 @@ class Daemon:
                     "reloads": self._run_reloads(),
                     "saves": self._run_saves(),
                     "injections": self._run_injections(),
+                    "showing": showing.run(),
+                    "outlets": Outlets(self.board, lambda: self.config, self.world.host_root, self.ledger).run(),
                 }.items()
             ]
             ending = await self._ending
@@ -189,12 +203,14 @@ class Daemon:
                 return
             news = self.world.configured(loaded, time.time())
         except ConfigError as error:
+            self.refused = "\n".join(error.problems)
             self.ledger.count("config_reload", "refused")
             for problem in error.problems:
                 log.error(  # noqa: TRY400 - a user's mistake is no traceback
                     "configuration refused, the present one stays in force: %s", problem
                 )
             return
+        self.refused = ""
         self.ledger.count("config_reload", "success")
         self.ledger.stamp("config")
         telling.configuration(loaded)
@@ -223,15 +239,16 @@ class Daemon:
 
     async def _run_injections(self) -> None:
         """Takes in rehearsals whenever the inject file changes; without one, nothing is watched."""
-        path, unwatch = "", _nothing
+        path, unwatch, file = "", _nothing, InjectFile("")
         try:
             while True:
                 wanted = self.config.health.inject_file
                 if wanted != path:
                     unwatch()
+                    file = InjectFile(wanted)
                     unwatch = self.watcher.watch(Path(wanted), self._inject_now.set) if wanted else _nothing
                 if wanted or path:
-                    injected = await asyncio.to_thread(InjectFile(wanted).read)
+                    injected = await asyncio.to_thread(file.read)
                     if injected is not None:
                         self.take_in(self.world.witnessed(injected, time.time()))
                 path = wanted

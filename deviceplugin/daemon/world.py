@@ -13,7 +13,8 @@ from deviceplugin.model.health import Sickness, Transition
 from deviceplugin.model.inventory import Inventory
 from deviceplugin.model.node import DriverState, Node
 from deviceplugin.model.snapshot import Snapshot
-from deviceplugin.rules.judge import JudgeState, health, judge, remember, start
+from deviceplugin.rules.judge import JudgeState, health, judge, remember, standing, start
+from deviceplugin.rules.judge.address import devices as named
 from deviceplugin.rules.offer import offer
 from deviceplugin.rules.offer.handover import compile_handover
 from deviceplugin.rules.retain import devices, retain
@@ -36,7 +37,7 @@ class World:
         self.loaded = loaded
         self.node = Node()
         self.inventory = Inventory()
-        self._host_root = host_root
+        self.host_root = host_root
         self._boot_id = boot_id
         self._remembered = tuple(remembered)
         self._judge: JudgeState | None = None
@@ -60,14 +61,16 @@ class World:
     def scanned(self, node: Node, now: float) -> News:
         """Takes in a scan. A scan that could not be made leaves the offer as it is: not knowing changes nothing."""
         forgotten = self._count_gone(node, now)
+        news = []
         if self._judge is None:
             self._judge = start(node, self._policy, self._remembered, self._boot_id, now)
+            news.append(News(standing(self._judge, now)))
         if node != self.node:
             self.node = node
             self._offer()
         elif forgotten:
             self._offer()
-        news = [self.witnessed(ScanSeen(node), now)]
+        news.append(self.witnessed(ScanSeen(node), now))
         news += [self.witnessed(Forgotten(uuid), now) for uuid in forgotten]
         return _joined(news)
 
@@ -77,7 +80,7 @@ class World:
         Raises:
             ConfigError: It does not fit this node; everything stays as it was.
         """
-        inventory = offer(self.node, loaded.config, self._host_root)
+        inventory = offer(self.node, loaded.config, self.host_root)
         if inventory.conflicts:
             raise ConfigError(*map(loaded.placed, inventory.conflicts))
         self.loaded = loaded
@@ -93,14 +96,17 @@ class World:
     @property
     def dev_root(self) -> str:
         """Where this process sees the host's /dev."""
-        return compile_handover(self.loaded.config, self._host_root).dev_root_seen
+        return compile_handover(self.loaded.config, self.host_root).dev_root_seen
 
     @property
     def released_for(self) -> frozenset[str]:
         """Cards that a cordon with `release: true` names: what the driver is let go for."""
-        names = {str(cordon.device) for cordon in self._policy.cordon if cordon.release}
+        cards = self._state.cards.values()
         return frozenset(
-            gpu.uuid for gpu in self.node.gpus if names & {gpu.uuid, str(gpu.index), gpu.pci, gpu.pci.lower()}
+            card.uuid
+            for cordon in self._policy.cordon
+            if cordon.release
+            for _, card in named(str(cordon.device), cards)
         )
 
     @property
@@ -112,7 +118,7 @@ class World:
         return self._judge or JudgeState(policy=self._policy)
 
     def _offer(self) -> None:
-        offered = offer(self.node, self.loaded.config, self._host_root)
+        offered = offer(self.node, self.loaded.config, self.host_root)
         self.inventory = retain(self.inventory, offered, self._gone)
 
     def _count_gone(self, node: Node, now: float) -> list[str]:
