@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -10,10 +11,13 @@ import pynvml
 
 from deviceplugin.model.node import Gpu, Node, Pair, Problem
 from deviceplugin.nvml.api import Handle, NvmlApi
-from deviceplugin.nvml.codes import ABSENT
+from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 from deviceplugin.nvml.links import reaches_beyond
 
+PATIENCE = 5.0
+UNREAD = "pairs"
+"""Query of the problem that says that pairs are left to the next scan."""
 _ANCESTORS = frozenset({0, 10, 20, 30, 40, 50})
 _ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 _P2P = "nvmlDeviceGetP2PStatus"
@@ -50,7 +54,11 @@ class Memory:
 
 
 class PairReader:
-    """Reads pairs; on real machines this was seen to take 600 ms per pair, so nothing is asked twice."""
+    """Reads pairs, none of them twice.
+
+    On real machines this was seen to take 600 ms per pair: a scan spends no more than `PATIENCE` seconds on it, and
+    what is left over is read by the scans after it.
+    """
 
     def __init__(self, inquiry: Inquiry, api: NvmlApi, memory: Memory) -> None:
         self._inquiry = inquiry
@@ -61,13 +69,20 @@ class PairReader:
         """One `Pair` for each two cards, in node order. Of lost and silent cards what was known is kept."""
         buses = [gpu.pci for gpu in gpus]
         beyond = {gpu.uuid for gpu in gpus if not gpu.mig_enabled and reaches_beyond(gpu, buses)}
-        pairs = []
+        pairs: list[Pair] = []
+        until = time.monotonic() + PATIENCE
+        late = 0
         for a, b in combinations(gpus, 2):
             pair = self._memory.pair(a, b)
             ends = (handles.get(a.uuid), handles.get(b.uuid))
-            if None not in ends and not (a.lost or b.lost):
+            if time.monotonic() > until:
+                late += 1
+            elif None not in ends and not (a.lost or b.lost):
                 pair = self._read(pair, (a, b), ends, switched={a.uuid, b.uuid} <= beyond)
             pairs.append(pair)
+        if late:
+            detail = f"the driver is slow: {late} of {len(pairs)} pairs of cards are left to the next scan"
+            self._inquiry.note(Problem("", UNREAD, Code.TIMEOUT, detail))
         return tuple(pairs)
 
     def _read(self, known: Pair, gpus: tuple[Gpu, Gpu], ends: tuple[Handle, Handle], *, switched: bool) -> Pair:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from deviceplugin.model.node import RemoteKind
 from tests.drivers import card, opened, problems_of
 
@@ -142,3 +144,22 @@ def test_another_driver_version_is_read_from_the_beginning() -> None:
         machine.scan(before)
         assert machine.calls("nvmlDeviceGetTopologyCommonAncestor") == 28
         assert machine.calls("nvmlDeviceGetName") == 8
+
+
+def test_a_slow_driver_is_read_a_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("hgx-h100-8") as machine:
+        whole = machine.scan()
+        monkeypatch.setattr("deviceplugin.nvml.pairs.PATIENCE", 0.05)
+        machine.fake.fault("nvmlDeviceGetTopologyCommonAncestor", delay=0.01)
+        node = machine.scan()
+        scans = 1
+        assert "left to the next scan" in problems_of(node, "pairs")[0].detail
+        assert 0 < sum(pair.ancestor is not None for pair in node.pairs) < 28
+        while problems_of(node, "pairs"):
+            node = machine.scan(node)
+            scans += 1
+            assert scans < 40
+        assert machine.calls("nvmlDeviceGetTopologyCommonAncestor") == 28 + 28
+    assert scans > 2
+    assert node.pairs == whole.pairs
+    assert node.problems == ()
