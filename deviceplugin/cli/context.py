@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import ExitStack, suppress
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +29,7 @@ class Context:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._stack = ExitStack()
+        self._driver: str | None = None
         self.host_root = "/"
         """Where the last scan saw the host's /sys, /proc and /dev."""
 
@@ -53,11 +57,27 @@ class Context:
         from deviceplugin.nvml.library import Driver, open_driver
 
         process, flags = self.loaded.process, self.loaded.config.flags
-        if not process.driver.startswith(FAKE):
+        driver = process.driver if self._driver is None else self._driver
+        if not driver.startswith(FAKE):
             return open_driver(process.nvml_library, flags.plugin.container_driver_root, process.host_root)
-        fake = _open_fake(process.driver.removeprefix(FAKE))
+        fake = _open_fake(driver.removeprefix(FAKE))
         self._stack.callback(fake.close)
         return Driver(fake.nvml, str(fake.root))
+
+    def pretend(self, topo: str) -> None:
+        """Makes the machine of an `nvidia-smi topo -m` text the driver; `-` is standard input.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        folder = self._stack.enter_context(TemporaryDirectory())
+        try:
+            text = sys.stdin.read() if topo == "-" else Path(topo).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--topo {topo}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+        copy = Path(folder, "standard-input.topo" if topo == "-" else f"{Path(topo).stem.partition('?')[0]}.topo")
+        copy.write_text(text)
+        self._driver = f"{FAKE}{copy}"
 
     def probe(self) -> Node:
         """One scan of the node; its state says how far the driver could be reached."""

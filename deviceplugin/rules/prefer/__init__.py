@@ -6,54 +6,17 @@ snapshots share it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 
-from deviceplugin.model.inventory import Closeness, Resource
+from deviceplugin.model.inventory import Inventory, Resource
 from deviceplugin.model.snapshot import Snapshot
-from deviceplugin.rules.prefer.cards import cards_of
-from deviceplugin.rules.prefer.chooser import Chooser
+from deviceplugin.rules.prefer.ground import ground_of
 from deviceplugin.rules.prefer.preference import Preference, preference
 from deviceplugin.rules.prefer.request import check
 from deviceplugin.rules.prefer.shares import check_strict, shares
-from deviceplugin.rules.prefer.stock import stock_of
 from deviceplugin.rules.prefer.whole import whole
 
-__all__ = ["Preference", "check_strict", "prefer"]
-
-KEPT = 32
-"""Resources whose preparations are kept."""
-
-
-class _Ground:
-    """What is worked out once for a resource of a scan."""
-
-    def __init__(self, closeness: Closeness, resource: Resource) -> None:
-        self.closeness, self.resource = closeness, resource
-        gpus = dict.fromkeys((s.gpu, s.gpu_index, s.numa) for s in resource.shares)
-        self.chooser = _chooser(closeness, tuple(gpus))
-        self.stock = stock_of(resource, self.chooser.cards)
-
-
-_kept: OrderedDict[tuple[int, int], _Ground] = OrderedDict()
-
-
-@lru_cache(maxsize=KEPT)
-def _chooser(closeness: Closeness, gpus: tuple[tuple[str, int, int | None], ...]) -> Chooser:
-    """Kept by value, so that a scan that shows nothing new costs nothing new."""
-    return Chooser(cards_of(closeness, gpus))
-
-
-def _ground(closeness: Closeness, resource: Resource) -> _Ground:
-    """Kept by identity: a ground holds its closeness and resource, so their ids cannot be another's."""
-    key = (id(closeness), id(resource))
-    ground = _kept.get(key)
-    if ground is None:
-        ground = _kept[key] = _Ground(closeness, resource)
-        if len(_kept) > KEPT:
-            _kept.popitem(last=False)
-    return ground
+__all__ = ["Preference", "check_strict", "prefer", "prepare"]
 
 
 def prefer(
@@ -75,8 +38,17 @@ def prefer(
         RequestError: INVALID_ARGUMENT for sizes and must-includes that cannot be met, FAILED_PRECONDITION where
             policy `strict` cannot give each share a holder of its own.
     """
-    ground = _ground(snapshot.inventory.closeness, resource)
+    ground = ground_of(snapshot.inventory.closeness, resource)
     request = check(resource, snapshot.health, available, must_include, size)
     chooser, stock = ground.chooser, ground.stock
     verdict = whole(chooser, stock.bits, snapshot.health, request) if stock.whole else shares(chooser, stock, request)
     return preference(chooser.cards, verdict, request.unknown)
+
+
+def prepare(inventory: Inventory) -> None:
+    """Works out beforehand what `prefer` needs, so that the first call is as quick as the others."""
+    for resource in inventory.resources.values():
+        ground = ground_of(inventory.closeness, resource)
+        ground.chooser.prepare()
+        if ground.stock.mig:
+            ground.chooser.unlinked.prepare()

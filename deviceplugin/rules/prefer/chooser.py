@@ -38,6 +38,10 @@ class Chooser:
         """The same without NVLink, for MIG instances."""
         return Chooser(self.cards.unlinked())
 
+    def prepare(self) -> None:
+        """Works out what `choose` needs."""
+        _ = (self.kinds, self.tables) if self.cards.count <= table.LARGEST else self.plan
+
     def choose(self, wish: Wish) -> Choice:
         """The best set of a wish that can be met."""
         if wish.size == wish.forced.bit_count():

@@ -22,18 +22,28 @@ def whole(chooser: Chooser, bits: Mapping[str, int], health: Health, request: Re
         health: Whose `last` cards are taken last, for more than one card.
         request: Checked.
     """
-    usable = sum(bits[name] for name in request.usable)
-    must = sum(bits[name] for name in request.must)
-    candidates, forced = usable, must
-    if health.last and request.size > 1:
-        last = sum(bits[uuid] for uuid in health.last if uuid in bits)
-        first = usable & ~last | must
-        if first.bit_count() >= request.size:
-            candidates = first
-        else:
-            forced = first
-    choice = chooser.choose(Wish(request.size, candidates, forced, usable))
+    wish = wish_of(bits, health, request)
+    choice = chooser.choose(wish)
     if choice.decided_by is Rule.ONLY and request.alternatives > 1:
         choice = replace(choice, decided_by=Rule.HEALTH)
     ids = tuple(chooser.cards.uuids[i] for i in chooser.cards.members(choice.mask))
     return Verdict(ids, choice.mask, choice.decided_by, choice.exact)
+
+
+def wish_of(bits: Mapping[str, int], health: Health, request: Request) -> Wish:
+    """What is wanted, once health has its say: cards that it ranks last only as far as the others do not suffice."""
+    usable = sum(bits[name] for name in request.usable)
+    must = sum(bits[name] for name in request.must)
+    candidates, forced = usable, must
+    if health.last and request.size > 1:
+        first = usable & ~ranked_last(bits, health) | must
+        if first.bit_count() >= request.size:
+            candidates = first
+        else:
+            forced = first
+    return Wish(request.size, candidates, forced, usable)
+
+
+def ranked_last(bits: Mapping[str, int], health: Health) -> int:
+    """The cards that health ranks last."""
+    return sum(bits[uuid] for uuid in health.last if uuid in bits)
