@@ -33,6 +33,7 @@ FOLDERS = (
 )
 """Where distributions, driver containers and hosted nodes keep it, below the driver root."""
 _LOADER = "the loader's own path"
+_MISSING = "missing"
 
 
 def load_library(library: str = "", driver_root_seen: str = "/") -> NvmlApi:
@@ -65,25 +66,29 @@ def open_driver(library: str = "", driver_root_seen: str = "/", host_root: str =
 
 
 def _preload(places: list[str], remedy: str) -> None:
-    tried = []
+    missing, unfit = [], []
     for place in places:
         reason = _refusal(place)
         if not reason:
             return
-        tried.append(f"{place or _LOADER} ({reason})")
-    message = f"{SONAME} cannot be loaded; tried {', '.join(tried)}; {remedy}"
+        if reason == _MISSING:
+            missing.append(place or _LOADER)
+        else:
+            unfit.append(f"{place or _LOADER} ({reason})")
+    tried = "; ".join([*unfit, *([f"tried and not there: {', '.join(missing)}"] if missing else [])])
+    message = f"{SONAME} cannot be loaded; {tried}; {remedy}"
     raise NvmlError(message, code=Code.LIBRARY_NOT_FOUND, call="dlopen")
 
 
 def _refusal(place: str) -> str:
     """Loads a file so that its name leads to it from now on; empty if that worked, else why it did not."""
     if place and not host.exists("/", place):
-        return "missing"
+        return _MISSING
     try:
         loaded = ctypes.CDLL(place or SONAME, mode=ctypes.RTLD_GLOBAL)
         named = ctypes.CDLL(SONAME, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
     except OSError as error:
         text = str(error).removeprefix(f"{place or SONAME}: ")
-        return text if place or "cannot open shared object" not in text else "missing"
+        return text if place or "cannot open shared object" not in text else _MISSING
     same = loaded._handle == named._handle  # noqa: SLF001 - the one way to tell whether two names are one library
     return "" if same else f"another {SONAME} is loaded already"
