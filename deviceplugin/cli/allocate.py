@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     """Prints the preferred set."""
     if arguments.topo is not None:
         context.pretend(arguments.topo)
-    snapshot = context.snapshot()
+    snapshot = context.judged()
     resource = _resource(snapshot, arguments.resource)
     everything = [share.id for share in resource.shares]
     available = everything if arguments.available is None else _ids(resource, arguments.available, "--available")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deviceplugin.config.load import Loaded
     from deviceplugin.model.node import Node
     from deviceplugin.model.snapshot import Snapshot
+    from deviceplugin.model.vitals import Reading
     from deviceplugin.nvml.library import Driver
 
 FAKE = "fake:"
@@ -81,7 +82,29 @@ class Context:
 
     def probe(self) -> Node:
         """One scan of the node; its state says how far the driver could be reached."""
+        return self._look()[0]
+
+    def snapshot(self) -> Snapshot:
+        """What this node would offer under this configuration; health is not judged."""
+        return self._offered(self.probe())
+
+    def judged(self) -> Snapshot:
+        """The same, with health as the driver shows it now: what events told a running plugin is not known here."""
+        import time
+        from dataclasses import replace
+
+        from deviceplugin.rules.judge import health, judge, start
+
+        node, readings = self._look(states=True)
+        policy, now = self.loaded.config.health, time.time()
+        state = start(node, policy, (), now=now)
+        for reading in readings:
+            state = judge(state, reading, policy, now).state
+        return replace(self._offered(node), health=health(state))
+
+    def _look(self, *, states: bool = False) -> tuple[Node, tuple[Reading, ...]]:
         from deviceplugin.model.errors import NvmlError
+        from deviceplugin.nvml.vitals import Vitals
         from deviceplugin.rules.offer.handover import compile_handover
 
         driver = self.open_driver()
@@ -89,16 +112,17 @@ class Context:
         config = self.loaded.config
         dev_root = compile_handover(config, driver.host_root).dev_root_seen
         node = driver.scan(dev_root=dev_root, machine_type_file=config.flags.gfd.machine_type_file)
+        readings: tuple[Reading, ...] = ()
         with suppress(NvmlError):
+            if states:
+                readings = Vitals(driver).read_states(node)
             driver.shutdown()
-        return node
+        return node, readings
 
-    def snapshot(self) -> Snapshot:
-        """What this node would offer under this configuration; health is not judged."""
+    def _offered(self, node: Node) -> Snapshot:
         from deviceplugin.model.snapshot import Snapshot
         from deviceplugin.rules.offer import offer
 
-        node = self.probe()
         inventory = offer(node, self.loaded.config, self.host_root)
         if inventory.conflicts:
             raise ConfigError(*map(self.loaded.placed, inventory.conflicts))
