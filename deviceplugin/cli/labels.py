@@ -1,0 +1,119 @@
+"""`gpu-device-plugin labels`, also as `gpu-feature-discovery`: node labels, once or for ever, to a file or printed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from deviceplugin.cli import logs
+from deviceplugin.cli.context import Context
+from deviceplugin.model.errors import ConfigError, NvmlError, PluginError
+
+log = logging.getLogger(__name__)
+
+PRINT = frozenset({"", "-"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--output`, which takes `-` for standard output."""
+    parser.add_argument(
+        "--output-file",
+        "--output",
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="feature file of the labels, over flags.gfd.outputFile; - or empty: print them",
+    )
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    """Publishes labels now and, without `--oneshot`, again every flags.gfd.sleepInterval until SIGTERM.
+
+    Health is not judged here, so the label of healthy GPUs is left to `serve`.
+
+    Raises:
+        NvmlError: The driver cannot be used, and failOnInitError is true or nothing would follow.
+        PluginError: The labels cannot be written, and nothing would follow.
+    """
+    process, gfd = context.loaded.process, context.loaded.config.flags.gfd
+    logs.configure(process.log_format, process.log_level)
+    work = _Work(context, gfd.output_file if arguments.output is None else arguments.output)
+    if gfd.oneshot:
+        work.once()
+        return 0
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    while not ended.is_set():
+        work.again()
+        ended.wait(gfd.sleep_interval)
+    return 0
+
+
+class _Work:
+    """One labelling after the other."""
+
+    def __init__(self, context: Context, output: str) -> None:
+        self._context = context
+        self._output = output
+        self._worked = False
+
+    def again(self) -> None:
+        """Labels once; what fails is logged, since the next time it may work."""
+        try:
+            self.once()
+        except (NvmlError, ConfigError) as error:
+            if not self._worked and self._context.loaded.config.flags.fail_on_init_error:
+                raise
+            log.warning("%s", error)
+        except PluginError as error:
+            log.warning("%s", error)
+
+    def once(self) -> None:
+        """Labels once."""
+        labels = self._labels()
+        self._worked = True
+        if self._output in PRINT:
+            from deviceplugin.files.labels import render
+
+            sys.stdout.write(render(labels))
+            sys.stdout.flush()
+        else:
+            self._write(labels)
+
+    def _labels(self) -> Mapping[str, str]:
+        from deviceplugin.files.pcifacts import read_facts
+        from deviceplugin.rules.label import HEALTHY, label, stamped
+
+        snapshot, config = self._context.snapshot(), self._context.loaded.config
+        facts = read_facts(self._context.host_root, (gpu.pci for gpu in snapshot.node.gpus))
+        labels = label(snapshot, config, facts)
+        if labels is None:
+            why = snapshot.node.detail or snapshot.node.state
+            raise NvmlError(f"labels stay as they are, the GPUs cannot be told: {why}")
+        judged = {name: value for name, value in labels.items() if name != HEALTHY}
+        return stamped(judged, config, time.time())
+
+    def _write(self, labels: Mapping[str, str]) -> None:
+        from deviceplugin.config.document import LabelSink
+        from deviceplugin.files.labels import LabelFile, Outcome
+
+        file = LabelFile(self._output, make_folder=self._context.loaded.config.labels.publish is LabelSink.FILE)
+        try:
+            outcome = file.publish(labels)
+        except OSError as error:
+            raise PluginError(
+                f"labels cannot be written to {self._output}: {error}; mount a writable folder"
+            ) from error
+        if outcome is Outcome.NO_FOLDER:
+            raise PluginError(
+                f"{file.path.parent} is not there: mount node-feature-discovery's features.d folder, name another file "
+                "by --output-file, or print by --output -"
+            )
+        if outcome is Outcome.WRITTEN:
+            log.info("labels written", extra={"path": self._output, "labels": len(labels)})

@@ -1,0 +1,149 @@
+"""Node labels of a running plugin, in the feature file that node-feature-discovery reads."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.files.labels import parse
+from tests.node import ROOT, FakeNode
+from tests.waiting import NotYet, wait_until
+
+TIMESTAMP = "nvidia.com/gfd.timestamp"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[FakeNode]:
+    with FakeNode(tmp_path, arguments=["--sleep-interval=200ms", "--health-interval=200ms"]) as node:
+        yield node
+
+
+def ready(node: FakeNode) -> None:
+    node.labels_file.parent.mkdir(parents=True)
+
+
+def labels(node: FakeNode) -> dict[str, str]:
+    return parse(node.labels_file.read_text()) if node.labels_file.exists() else {}
+
+
+def wait_for(node: FakeNode, key: str, value: str | None) -> None:
+    def there() -> bool | NotYet:
+        found = labels(node)
+        return (bool(found) and found.get(f"nvidia.com/{key}") == value) or NotYet(f"{found}\n{node.plugin.log}")
+
+    wait_until(there, what=f"{key}={value}")
+
+
+def test_labels_follow_health_and_the_file_is_readable_by_others(node: FakeNode) -> None:
+    ready(node)
+    node.plugin.start()
+    wait_for(node, "gpu.healthy", "8")
+    assert labels(node)["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    assert node.labels_file.stat().st_mode & 0o777 == 0o644
+    node.control("xid", "3", "79")
+    wait_for(node, "gpu.healthy", "7")
+    assert list(node.labels_file.parent.iterdir()) == [node.labels_file]
+
+
+def test_the_file_stays_over_a_restart_and_is_not_written_again(node: FakeNode) -> None:
+    ready(node)
+    node.plugin.start()
+    wait_for(node, "gpu.healthy", "8")
+    before = node.labels_file.stat()
+    node.plugin.stop()
+    assert node.labels_file.stat() == before
+    node.plugin.start()
+    node.wait_healthy(8)
+    node.control("xid", "0", "79")
+    wait_for(node, "gpu.healthy", "7")
+    after = node.labels_file.stat()
+    assert node.plugin.log.count("node labels written") == 2
+    assert after.st_ino != before.st_ino
+
+
+def test_a_file_that_someone_took_away_comes_back(node: FakeNode) -> None:
+    ready(node)
+    node.plugin.start()
+    wait_for(node, "gpu.count", "8")
+    node.labels_file.unlink()
+    wait_for(node, "gpu.count", "8")
+
+
+def test_without_the_folder_nothing_is_written_until_it_comes(node: FakeNode) -> None:
+    node.plugin.start()
+    node.plugin.wait_for_log("node labels are not published")
+    assert not node.labels_file.parent.exists()
+    ready(node)
+    wait_for(node, "gpu.count", "8")
+    assert node.plugin.log.count("node labels are not published") == 1
+
+
+def test_labels_follow_the_configuration(tmp_path: Path) -> None:
+    shared = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+    with FakeNode(tmp_path, arguments=[f"--config-file={tmp_path / 'config.yaml'}"]) as node:
+        ready(node)
+        node.configure("version: v1\n")
+        node.plugin.start()
+        wait_for(node, "gpu.replicas", "1")
+        node.configure(shared)
+        wait_for(node, "gpu.replicas", "4")
+        assert labels(node)["nvidia.com/gpu.product"].endswith("-SHARED")
+
+
+def test_a_driver_that_fails_leaves_the_labels_as_they_are(tmp_path: Path) -> None:
+    arguments = ["--fail-on-init-error=false", "--rescan-interval=200ms", "--sleep-interval=100ms"]
+    with FakeNode(tmp_path, arguments=arguments) as node:
+        ready(node)
+        node.labels_file.write_text("nvidia.com/gpu.count=8\n")
+        node.plugin.start()
+        wait_for(node, "gpu.product", "NVIDIA-H100-80GB-HBM3")
+        before = labels(node)
+        node.control("driver", "absent", "--force")
+        node.plugin.wait_for_log("the driver cannot be used")
+        node.labels_file.unlink()
+        wait_for(node, "gpu.count", "8")
+        assert labels(node) | {TIMESTAMP: ""} == before | {TIMESTAMP: ""}
+
+
+def test_feature_discovery_s_name_labels_for_ever(tmp_path: Path, node: FakeNode) -> None:
+    ready(node)
+    alias = tmp_path / "gpu-feature-discovery"
+    alias.symlink_to(Path(sys.executable).parent / "gpu-device-plugin")
+    process = subprocess.Popen(
+        [alias, f"--driver=fake:{node.machine}", f"--output-file={node.labels_file}", "--sleep-interval=50ms"],
+        env=node.environment,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for(node, "gpu.count", "8")
+        assert "nvidia.com/gpu.healthy" not in labels(node)
+        node.labels_file.unlink()
+        wait_for(node, "gpu.count", "8")
+        process.terminate()
+        _, errors = process.communicate(timeout=10)
+        assert process.returncode == 0, errors.decode()
+        assert node.labels_file.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_once_and_printed(node: FakeNode) -> None:
+    done = node.command("labels", f"--driver=fake:{node.machine}", "--oneshot", "--output", "-", "--mig-strategy=mixed")
+    found = parse(done.stdout)
+    assert found["nvidia.com/mig.strategy"] == "mixed"
+    assert TIMESTAMP in found
+    assert not node.labels_file.exists()
+
+
+def test_once_without_the_folder_says_what_to_do(node: FakeNode) -> None:
+    done = node.command(
+        "labels", f"--driver=fake:{node.machine}", "--oneshot", f"--output={node.labels_file}", check=False
+    )
+    assert done.returncode == 1
+    assert f"{node.labels_file.parent} is not there" in done.stderr
+    assert "--output -" in done.stderr
