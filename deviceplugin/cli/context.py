@@ -16,6 +16,7 @@ from deviceplugin.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from deviceplugin.config.load import Loaded
+    from deviceplugin.model.inventory import Inventory
     from deviceplugin.model.node import Node
     from deviceplugin.model.snapshot import Snapshot
     from deviceplugin.model.vitals import Reading
@@ -84,9 +85,13 @@ class Context:
         """One scan of the node; its state says how far the driver could be reached."""
         return self._look()[0]
 
-    def snapshot(self) -> Snapshot:
-        """What this node would offer under this configuration; health is not judged."""
-        return self._offered(self.probe())
+    def snapshot(self, *, cdi: bool = True) -> Snapshot:
+        """What this node would offer under this configuration; health is not judged.
+
+        Args:
+            cdi: Also look whether CDI can hand the devices over, for which the driver's files must be in sight.
+        """
+        return self._offered(self.probe(), cdi=cdi)
 
     def judged(self) -> Snapshot:
         """The same, with health as the driver shows it now: what events told a running plugin is not known here."""
@@ -105,12 +110,13 @@ class Context:
     def _look(self, *, states: bool = False) -> tuple[Node, tuple[Reading, ...]]:
         from deviceplugin.model.errors import NvmlError
         from deviceplugin.nvml.vitals import Vitals
+        from deviceplugin.rules.allocate.nodes import dev_root_here
         from deviceplugin.rules.offer.handover import compile_handover
 
         driver = self.open_driver()
         self.host_root = driver.host_root
         config = self.loaded.config
-        dev_root = compile_handover(config, driver.host_root).dev_root_seen
+        dev_root = dev_root_here(compile_handover(config, driver.host_root), os.path.exists)
         node = driver.scan(dev_root=dev_root, machine_type_file=config.flags.gfd.machine_type_file)
         readings: tuple[Reading, ...] = ()
         with suppress(NvmlError):
@@ -119,14 +125,26 @@ class Context:
             driver.shutdown()
         return node, readings
 
-    def _offered(self, node: Node) -> Snapshot:
+    def _offered(self, node: Node, *, cdi: bool = True) -> Snapshot:
         from deviceplugin.model.snapshot import Snapshot
         from deviceplugin.rules.offer import offer
+        from deviceplugin.rules.offer.reach import names_by_cdi
 
         inventory = offer(node, self.loaded.config, self.host_root)
         if inventory.conflicts:
             raise ConfigError(*map(self.loaded.placed, inventory.conflicts))
+        if cdi and names_by_cdi(self.loaded.config):
+            inventory = self._by_cdi(node, inventory)
         return Snapshot(node=node, inventory=inventory, config=self.loaded.stamp)
+
+    def _by_cdi(self, node: Node, inventory: Inventory) -> Inventory:
+        from dataclasses import replace
+
+        from deviceplugin.files.cdi import CdiFolder
+        from deviceplugin.rules.offer import withhold
+
+        upkeep = CdiFolder().examine(node, self.loaded.config, self.host_root)
+        return withhold(replace(inventory, warnings=inventory.warnings + upkeep.warnings), upkeep.left_out)
 
 
 def _open_fake(spec: str) -> Any:

@@ -90,7 +90,7 @@ class _Work:
         from deviceplugin.files.pcifacts import read_facts
         from deviceplugin.rules.label import HEALTHY, label, stamped
 
-        snapshot, config = self._context.snapshot(), self._context.loaded.config
+        snapshot, config = self._context.snapshot(cdi=False), self._context.loaded.config
         facts = read_facts(self._context.host_root, (gpu.pci for gpu in snapshot.node.gpus))
         labels = label(snapshot, config, facts)
         if labels is None:

@@ -7,8 +7,10 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from os.path import exists
 from typing import TypeVar
 
+from deviceplugin.daemon.provisions import Provisions
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.sickness import boot_identity
 from deviceplugin.ledger import Ledger
@@ -20,6 +22,7 @@ from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.events import EventStatus, EventThread
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
+from deviceplugin.rules.allocate.nodes import dev_root_here
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Hardware:
         """The last sample for the metrics."""
         self.sampled: Callable[[], None] = lambda: None
         """Called when `load` is another."""
+        self.provisions = Provisions(driver.host_root)
         self._driver = driver
         self._world = world
         self._ledger = ledger
@@ -67,7 +71,7 @@ class Hardware:
     async def first(self) -> Node:
         """The first scan and the first health states, so that the first list is right already."""
         node = await self._ask_scan()
-        self._take(node)
+        await self._take(node)
         if node.state is DriverState.READY:
             await self.read()
         self._events.start()
@@ -80,7 +84,7 @@ class Hardware:
         except NvmlError as error:
             self._failed("scan", error)
             return
-        self._take(node)
+        await self._take(node)
 
     async def read(self) -> None:
         """Reads the health states of all cards, and lets time pass for the judge."""
@@ -169,17 +173,20 @@ class Hardware:
     async def _ask_scan(self) -> Node:
         node = self._world.node
         previous = None if node.state is DriverState.STARTING else node
-        flags = self._world.loaded.config.flags
-        job = partial(
-            self._driver.scan, previous, dev_root=self._world.dev_root, machine_type_file=flags.gfd.machine_type_file
-        )
-        return await self._worker.submit(job)
+        handover, gfd = self._world.handover, self._world.loaded.config.flags.gfd
 
-    def _take(self, node: Node) -> None:
+        def scan() -> Node:
+            dev_root = dev_root_here(handover, exists)
+            return self._driver.scan(previous, dev_root=dev_root, machine_type_file=gfd.machine_type_file)
+
+        return await self._worker.submit(scan)
+
+    async def _take(self, node: Node) -> None:
         self._failed_scans = 0 if node.state in STEADY and node.gpus else self._failed_scans + 1
         self._ledger.stamp("scan")
         before = self._world.node.state
-        news = self._world.scanned(node, time.time())
+        flaws = await self.provisions.provide(node, lambda: self._world.loaded.config)
+        news = self._world.scanned(node, time.time(), flaws)
         self._changed(news)
         self._hint(news)
         if node.state is not DriverState.READY:

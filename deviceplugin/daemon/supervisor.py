@@ -201,7 +201,9 @@ class Daemon:
             loaded = await asyncio.to_thread(self._reload)
             if loaded == self.world.loaded:
                 return
-            news = self.world.configured(loaded, time.time())
+            self.world.compiled(loaded)
+            flaws = await self.hardware.provisions.provide(self.world.node, lambda: loaded.config)
+            news = self.world.configured(loaded, time.time(), flaws)
         except ConfigError as error:
             self.refused = "\n".join(error.problems)
             self.ledger.count("config_reload", "refused")

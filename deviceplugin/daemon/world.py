@@ -10,12 +10,12 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.model.errors import ConfigError
 from deviceplugin.model.evidence import Evidence, Forgotten, PolicyChanged, ScanSeen
 from deviceplugin.model.health import Sickness, Transition
-from deviceplugin.model.inventory import Inventory
+from deviceplugin.model.inventory import Handover, Inventory, LeftOut
 from deviceplugin.model.node import DriverState, Node
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.judge import JudgeState, health, judge, remember, standing, start
 from deviceplugin.rules.judge.address import devices as named
-from deviceplugin.rules.offer import offer
+from deviceplugin.rules.offer import offer, withhold
 from deviceplugin.rules.offer.handover import compile_handover
 from deviceplugin.rules.retain import devices, retain
 
@@ -42,6 +42,7 @@ class World:
         self._remembered = tuple(remembered)
         self._judge: JudgeState | None = None
         self._gone: dict[str, float] = {}
+        self._flaws: tuple[LeftOut, ...] = ()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -58,33 +59,46 @@ class World:
         """What a later process should know."""
         return remember(self._state) if self._judge else self._remembered
 
-    def scanned(self, node: Node, now: float) -> News:
-        """Takes in a scan. A scan that could not be made leaves the offer as it is: not knowing changes nothing."""
+    def scanned(self, node: Node, now: float, flaws: tuple[LeftOut, ...] = ()) -> News:
+        """Takes in a scan. A scan that could not be made leaves the offer as it is: not knowing changes nothing.
+
+        Args:
+            node: The scan.
+            now: Unix time in seconds.
+            flaws: Devices that are not to be offered for reasons that are not in the scan.
+        """
         forgotten = self._count_gone(node, now)
         news = []
         if self._judge is None:
             self._judge = start(node, self._policy, self._remembered, self._boot_id, now)
             news.append(News(standing(self._judge, now)))
-        if node != self.node:
-            self.node = node
-            self._offer()
-        elif forgotten:
+        if forgotten or (node, flaws) != (self.node, self._flaws):
+            self.node, self._flaws = node, flaws
             self._offer()
         news.append(self.witnessed(ScanSeen(node), now))
         news += [self.witnessed(Forgotten(uuid), now) for uuid in forgotten]
         return _joined(news)
 
-    def configured(self, loaded: Loaded, now: float) -> News:
+    def compiled(self, loaded: Loaded) -> Inventory:
+        """What this node would offer under another configuration.
+
+        Raises:
+            ConfigError: It does not fit this node.
+        """
+        inventory = offer(self.node, loaded.config, self.host_root)
+        if inventory.conflicts:
+            raise ConfigError(*map(loaded.placed, inventory.conflicts))
+        return inventory
+
+    def configured(self, loaded: Loaded, now: float, flaws: tuple[LeftOut, ...] = ()) -> News:
         """Takes over another configuration.
 
         Raises:
             ConfigError: It does not fit this node; everything stays as it was.
         """
-        inventory = offer(self.node, loaded.config, self.host_root)
-        if inventory.conflicts:
-            raise ConfigError(*map(loaded.placed, inventory.conflicts))
-        self.loaded = loaded
-        self.inventory = inventory
+        inventory = self.compiled(loaded)
+        self.loaded, self._flaws = loaded, flaws
+        self.inventory = withhold(inventory, flaws)
         return self.witnessed(PolicyChanged(), now)
 
     def witnessed(self, evidence: Evidence, now: float) -> News:
@@ -94,9 +108,9 @@ class World:
         return News(judged.transitions, judged.notes, judged.reread)
 
     @property
-    def dev_root(self) -> str:
-        """Where this process sees the host's /dev."""
-        return compile_handover(self.loaded.config, self.host_root).dev_root_seen
+    def handover(self) -> Handover:
+        """How devices reach containers, also before anything is offered."""
+        return compile_handover(self.loaded.config, self.host_root)
 
     @property
     def released_for(self) -> frozenset[str]:
@@ -119,7 +133,7 @@ class World:
 
     def _offer(self) -> None:
         offered = offer(self.node, self.loaded.config, self.host_root)
-        self.inventory = retain(self.inventory, offered, self._gone)
+        self.inventory = retain(self.inventory, withhold(offered, self._flaws), self._gone)
 
     def _count_gone(self, node: Node, now: float) -> list[str]:
         """Notes what vanished and what is back; the devices whose grace time is over are forgotten and returned."""

@@ -20,7 +20,7 @@ from deviceplugin.files import userspace
 from deviceplugin.model.inventory import LeftOut
 from deviceplugin.model.node import DriverState, Node
 from deviceplugin.rules.cdispec import FILES, GPU_FILE, Document, documents, flaws, idle_settings, unnamed, unwritten
-from deviceplugin.rules.offer.reach import CDI
+from deviceplugin.rules.offer.reach import names_by_cdi
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,6 @@ class Upkeep:
     """Files that are new or changed."""
 
 
-def in_use(config: Config) -> bool:
-    """Whether any strategy of the configuration is CDI."""
-    return not CDI.isdisjoint(config.flags.plugin.device_list_strategy)
-
-
 class CdiFolder:
     """Keeps the specifications in step with the node. Methods block on the disk."""
 
@@ -57,7 +52,7 @@ class CdiFolder:
         To be called after each scan and each change of configuration. Never raises for faults of the disk: devices
         that cannot be named to a runtime come back as left out. A scan that could not be made changes nothing.
         """
-        if not in_use(config) or node.state is not DriverState.READY:
+        if not _has_something_to_do(node, config):
             return Upkeep()
         if config.cdi.spec is CdiSpec.EXTERNAL:
             return self._check(node, config)
@@ -71,6 +66,15 @@ class CdiFolder:
         except OSError as error:
             return Upkeep(unwritten(node, _why(error, folder)), warnings)
         return Upkeep(flaws(node, files), warnings, written)
+
+    def examine(self, node: Node, config: Config, host_root: str = "/") -> Upkeep:
+        """What `keep` would come to, for a dry run: nothing is written."""
+        if not _has_something_to_do(node, config):
+            return Upkeep()
+        if config.cdi.spec is CdiSpec.EXTERNAL:
+            return self._check(node, config)
+        files = userspace.find(node, config, host_root)
+        return Upkeep(flaws(node, files), idle_settings(node, files, config))
 
     def _check(self, node: Node, config: Config) -> Upkeep:
         places = tuple(dict.fromkeys((config.cdi.folder, *STANDARD_FOLDERS)))
@@ -88,6 +92,10 @@ class CdiFolder:
                     if self._read.get(str(path), (None, None))[0] != stamp:
                         self._read[str(path)] = (stamp, frozenset(_external(path)))
                     yield from self._read[str(path)][1]
+
+
+def _has_something_to_do(node: Node, config: Config) -> bool:
+    return names_by_cdi(config) and node.state is DriverState.READY
 
 
 def write(specifications: Iterable[Document], folder: Path) -> tuple[str, ...]:

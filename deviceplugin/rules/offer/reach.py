@@ -28,9 +28,14 @@ def passes_nodes(config: Config) -> bool:
     return plugin.pass_device_specs and not CDI.issuperset(plugin.device_list_strategy)
 
 
+def names_by_cdi(config: Config) -> bool:
+    """Whether Allocate answers with names that a CDI specification must know."""
+    return not CDI.isdisjoint(config.flags.plugin.device_list_strategy)
+
+
 def describes_nodes(config: Config) -> bool:
     """Whether a CDI specification of ours names device nodes."""
-    return config.cdi.spec is CdiSpec.OWN and not CDI.isdisjoint(config.flags.plugin.device_list_strategy)
+    return config.cdi.spec is CdiSpec.OWN and names_by_cdi(config)
 
 
 def reachable(candidates: Sequence[Candidate], config: Config, host_root: str) -> Reach:
