@@ -20,7 +20,7 @@ def _asset(name: str) -> bytes:
 
 @cache
 def _script() -> bytes:
-    return b"\n".join((b"{", *map(_asset, _PIECES), b"}"))
+    return b"\n".join((b"(() => {", *map(_asset, _PIECES), b"})();"))
 
 
 def _digest(content: bytes) -> str:

@@ -186,6 +186,7 @@ function drawLinks(band, places, width, height) {
 function drawBands() {
   for (const band of document.querySelectorAll(".band")) {
     const { clientWidth: width, clientHeight: height } = band;
+    if (!width) continue;
     const places = anchors(band);
     const shapes = band.dataset.wiring === "switch" ? drawSwitch(band, places, width, height) : drawLinks(band, places, width, height);
     patch(band, [h("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, shapes)]);

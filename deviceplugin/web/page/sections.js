@@ -86,16 +86,19 @@ function stack(one) {
     h("i", { class: kind, style: { "flex-grow": String(n) }, title: `${n} ${kind === "bad" ? "unhealthy" : kind}` })));
 }
 
+function connection(one, more) {
+  return h("span", { class: `state ${one.phase === "streaming" ? "good" : "warn"} ${more || ""}` }, h("i", {}), one.phase);
+}
+
 function resources(status) {
   const dash = (value) => (known(value) ? String(value) : "–");
   const rows = status.resources.map((one) => h("tr", { "data-key": one.name },
-    h("th", { scope: "row" }, one.name, stack(one), one.sharing === "none" ? null : h("small", {}, `shared by ${one.sharing}`)),
+    h("th", { scope: "row" }, one.name, stack(one), one.sharing === "none" ? null : h("small", {}, `shared by ${one.sharing}`),
+      connection(one, "narrow-only"), one.trouble ? h("small", {}, one.trouble) : null),
     h("td", {}, String(one.offered)), h("td", {}, dash(one.allocated)), h("td", {}, dash(one.free)),
-    h("td", { class: one.unhealthy ? "bad" : "" }, String(one.unhealthy)),
-    h("td", { class: "word" }, h("span", { class: `state ${one.phase === "streaming" ? "good" : "warn"}` }, h("i", {}), one.phase),
-      one.trouble ? h("small", {}, one.trouble) : null)));
-  return panel("Resources", rows.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {},
-    ["Resource", "Offered", "In use", "Free", "Unhealthy", "Kubelet"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)))
+    h("td", { class: one.unhealthy ? "bad" : "" }, String(one.unhealthy)), h("td", { class: "word" }, connection(one))));
+  const heads = ["Resource", "Offered", "In use", "Free", "Unhealthy", "Kubelet"].map((name) => h("th", { scope: "col" }, name));
+  return panel("Resources", rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))
     : h("p", { class: "quiet" }, "Nothing is offered."));
 }
 
