@@ -71,7 +71,8 @@ def absent(kubelet: Path) -> RegistrationError:
 def _translated(kubelet: Path, timeout: float, error: grpc.aio.AioRpcError) -> RegistrationError:
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE:
-        return RegistrationError(Failure.ABSENT, f"the kubelet is absent: nobody answers at {kubelet}: {details}")
+        why = "connection refused" if "refused" in details else details
+        return RegistrationError(Failure.ABSENT, f"the kubelet is absent: nobody answers at {kubelet}: {why}")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return RegistrationError(
             Failure.SILENT, f"the kubelet is silent: no answer to Register within {timeout:g} s at {kubelet}"

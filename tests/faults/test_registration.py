@@ -266,6 +266,7 @@ def test_R7_another_plugin_that_keeps_taking_the_resource_is_named(
             for _ in range(3):
                 with ScriptedPlugin(folder / "nvidiaGPU-1.sock", GPU, listed(["GPU-0"])) as rival:
                     rival.register(kubelet.socket)
+                    wait_until(lambda: len(plugin.endpoint()._registrar._rivals.present) == 2, what="it to be seen")
                     rival.end_streams()
                 streaming(kubelet, plugin)
             wait_until(lambda: plugin.notes.count("contested", GPU), what="the rival to be noticed")
