@@ -1,0 +1,81 @@
+{{/*
+What the values, and the configuration files in config.map, make possible on some node. Everything that the pod is
+given follows from these facts; nothing else in the chart looks at a strategy. As JSON:
+
+  configs       name -> configuration file
+  unknown       the files are in a ConfigMap that the chart cannot read
+  migs, lists   MIG and device list strategies that may be in force
+  specs, mps    device nodes may be handed to the kubelet; MPS may be in force
+  mig, cdi, ownCdi, volumeMounts   what the two lists come to
+  mounted       the driver is mounted, not brought by the runtime
+  driverRoot, devRoot, devSeen     host paths, and where the plugin looks for the host's /dev
+  configLabel, cluster, labels     what is asked of the Kubernetes API and of the labels
+*/}}
+{{- define "gdp.facts" -}}
+{{- $v := .Values -}}
+{{- $configs := dict -}}
+{{- $migs := list -}}{{- $lists := list -}}{{- $specs := list -}}{{- $roots := list -}}
+{{- $mps := false -}}
+{{- range $name, $text := $v.config.map -}}
+  {{- $config := fromYaml (default "{}" $text) -}}
+  {{- $flags := $config.flags | default dict -}}
+  {{- $plugin := $flags.plugin | default dict -}}
+  {{- $_ := set $configs $name $config -}}
+  {{- $migs = append $migs ($flags.migStrategy | default "none") -}}
+  {{- $lists = concat $lists (fromJsonArray (include "gdp.words" ($plugin.deviceListStrategy | default "envvar"))) -}}
+  {{- $specs = append $specs ($plugin.passDeviceSpecs | default false) -}}
+  {{- with $flags.nvidiaDriverRoot -}}{{- $roots = append $roots . -}}{{- end -}}
+  {{- $mps = or $mps (hasKey ($config.sharing | default dict) "mps") -}}
+{{- end -}}
+{{- $unknown := not (empty $v.config.name) -}}
+{{- $migs = ternary (list "none" "single" "mixed") ($migs | default (list "none")) $unknown -}}
+{{- $lists = ternary (list "envvar" "volume-mounts" "cdi-annotations" "cdi-cri") ($lists | default (list "envvar")) $unknown -}}
+{{- with $v.migStrategy -}}{{- $migs = list . -}}{{- end -}}
+{{- with $v.deviceListStrategy -}}{{- $lists = fromJsonArray (include "gdp.words" .) -}}{{- end -}}
+{{- with $v.nvidiaDriverRoot -}}{{- $roots = list . -}}{{- end -}}
+{{- $pass := or $unknown (has true $specs) -}}
+{{- if kindIs "bool" $v.compatWithCPUManager -}}{{- $pass = $v.compatWithCPUManager -}}{{- end -}}
+{{- $cdi := or (has "cdi-cri" $lists) (has "cdi-annotations" $lists) -}}
+{{- $mounted := eq $v.driver.access "mounted" -}}
+{{- $driverRoot := first ($roots | default (list "/")) -}}
+{{- $devRoot := $v.nvidiaDevRoot | default $driverRoot -}}
+{{- $prefix := trimSuffix "/" $driverRoot -}}
+{{- $devSeen := $devRoot -}}
+{{- if or (eq (trimSuffix "/" $devRoot) $prefix) (hasPrefix (printf "%s/" $prefix) $devRoot) -}}
+  {{- $devSeen = printf "/driver-root%s" (trimPrefix $prefix (trimSuffix "/" $devRoot)) -}}
+{{- end -}}
+{{- $label := or $unknown (gt (len $configs) 1) -}}
+{{- if kindIs "bool" $v.cluster.configLabel -}}{{- $label = $v.cluster.configLabel -}}{{- end -}}
+{{- $labels := $v.labels.publish | default (ternary "file" "off" (eq $v.gfd.enabled true)) -}}
+{{- $facts := dict
+  "configs" $configs
+  "unknown" $unknown
+  "migs" (uniq $migs)
+  "lists" (uniq $lists)
+  "specs" $pass
+  "mps" (or $unknown $mps)
+  "mpsDaemon" (ternary $v.mps.enabled $mps (kindIs "bool" $v.mps.enabled))
+  "mig" (ne (join "," (uniq $migs)) "none")
+  "cdi" $cdi
+  "ownCdi" (and $cdi (ne ($v.cdi.spec | default "own") "external"))
+  "volumeMounts" (has "volume-mounts" $lists)
+  "mounted" $mounted
+  "roots" (uniq $roots)
+  "driverRoot" $driverRoot
+  "devRoot" $devRoot
+  "devSeen" $devSeen
+  "configLabel" $label
+  "labels" $labels
+  "cluster" (or $label $v.cluster.events $v.cluster.condition (has $labels (list "node" "node-feature")))
+-}}
+{{- toJson $facts -}}
+{{- end -}}
+
+{{/* A word, words with commas, or a list, as a JSON list. */}}
+{{- define "gdp.words" -}}
+{{- $words := list -}}
+{{- range (kindIs "string" . | ternary (splitList "," (toString .)) .) -}}
+  {{- $words = append $words (trim (toString .)) -}}
+{{- end -}}
+{{- toJson (without $words "") -}}
+{{- end -}}
