@@ -57,10 +57,12 @@ class Watcher:
     Args:
         period: Seconds between two looks, and so the longest delay.
         open_hints: Where the hints come from.
+        warm_up: Seconds without hints at first: their import is not to hold up the first registration.
     """
 
-    def __init__(self, period: float = 1.0, open_hints: OpenHints | None = None) -> None:
+    def __init__(self, period: float = 1.0, open_hints: OpenHints | None = None, warm_up: float = 0.25) -> None:
         self._period = period
+        self._warm_up = warm_up
         self._open_hints = open_hints or _inotify
         self._paths: dict[Path, _Watched] = {}
         self._folders: dict[Path, tuple[int, int]] = {}
@@ -90,6 +92,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Watches until cancelled."""
+        await asyncio.sleep(min(self._warm_up, self._period))
         try:
             while True:
                 self._look.clear()

@@ -209,7 +209,7 @@ class Plugin:
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.board = Board(self._first)
-        self.watcher = Watcher(period=1.0)
+        self.watcher = Watcher(period=1.0, warm_up=0)
         self._leaving = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             self._group = group

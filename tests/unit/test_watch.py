@@ -38,7 +38,7 @@ def run(scenario: Scenario, period: float = 30.0, open_hints: OpenHints | None =
     """Runs a scenario beside a running watcher; the default period is longer than any test waits."""
 
     async def both() -> None:
-        watcher = Watcher(period, open_hints)
+        watcher = Watcher(period, open_hints, warm_up=0)
         running = asyncio.create_task(watcher.run())
         try:
             await scenario(watcher)
