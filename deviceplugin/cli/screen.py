@@ -17,7 +17,7 @@ _STYLES = {"healthy": "green", "rank-last": "yellow", "unhealthy": "bold red"}
 _UNKNOWN = "-"
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _CHANGES = 6
-_BAR = 10
+_BAR = 6
 
 
 def draw(document: Json) -> RenderableType:
@@ -48,8 +48,11 @@ def _headline(document: Json) -> RenderableType:
         "  ",
         " · ".join([node["state"], node["offer"], *filter(None, versions), age]),
     )
+    models = ", ".join(f"{number} x {name}" for name, number in _models(document["gpus"]).items())
     below = (
-        f"plugin {plugin['version']}, running for {span(document['now'] - plugin['started'])} · "
+        f"{models}\n"
+        * bool(models)
+        + f"plugin {plugin['version']}, running for {span(document['now'] - plugin['started'])} · "
         f"configuration {config['source']} ({config['hash']}), taken in {span(document['now'] - config['loaded'])} ago"
     )
     return Group(line, Text(below, style="dim"))
@@ -68,54 +71,44 @@ def _notices(document: Json) -> Iterator[RenderableType]:
 
 
 def _gpus(document: Json) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, right in (
-        ("GPU", 1),
-        ("model", 0),
-        ("numa", 1),
-        ("nvlink", 1),
-        ("health", 0),
-        ("SM", 0),
-        ("memory GiB", 0),
-    ):
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
-    table.add_column("W", justify="right", no_wrap=True)
-    table.add_column("°C", justify="right", no_wrap=True)
+    gpus = document["gpus"]
+    several = len(_models(gpus)) > 1
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+    table.add_column("GPU", no_wrap=True)
+    for name in ("model",) * several:
+        table.add_column(name, overflow="fold")
+    table.add_column("numa", justify="right", no_wrap=True)
+    table.add_column("nvl", justify="right", no_wrap=True)
+    table.add_column("health", overflow="fold", min_width=9)
+    for name in ("SM", "memory GiB"):
+        table.add_column(name, no_wrap=True)
+    for name in ("W", "°C"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("held by", overflow="fold")
-    for gpu in document["gpus"]:
-        table.add_row(*_gpu(gpu))
-        for instance in gpu["instances"]:
-            table.add_row(*_instance(gpu, instance))
+    for gpu in gpus:
+        table.add_row(*_row(str(gpu["index"]), gpu, model=gpu["name"] if several else None))
+        for one in gpu["instances"]:
+            name = f"{gpu['index']}:{one['slot']} {one['profile'] or '?'}"
+            table.add_row(*_row(name, one, model="" if several else None))
     return table
 
 
-def _gpu(gpu: Json) -> Sequence[RenderableType]:
-    return (
-        str(gpu["index"]),
-        escape(gpu["name"]),
-        _known(gpu["numa"]),
-        _known(gpu["domain"]),
-        _health(gpu),
-        _bar(gpu["utilization"]),
-        _memory(gpu),
-        _known(gpu["power"], ".0f"),
-        _known(gpu["temperature"]),
-        _pods(gpu),
-    )
+def _models(gpus: Sequence[Json]) -> dict[str, int]:
+    names = [gpu["name"] for gpu in gpus]
+    return {name: names.count(name) for name in names}
 
 
-def _instance(gpu: Json, instance: Json) -> Sequence[RenderableType]:
-    name = f"  {gpu['index']}:{instance['slot']} {instance['profile'] or '?'}"
-    nothing = ("", "")
+def _row(name: str, device: Json, model: str | None) -> Sequence[RenderableType]:
     return (
-        "",
         escape(name),
-        *nothing,
-        _health(instance),
-        _bar(instance["utilization"]),
-        _memory(instance),
-        *nothing,
-        _pods(instance),
+        *([] if model is None else [escape(model)]),
+        *(_known(device[key]) if key in device else "" for key in ("numa", "domain")),
+        _health(device),
+        _bar(device["utilization"]),
+        _memory(device),
+        _known(device["power"], ".0f") if "power" in device else "",
+        _known(device["temperature"]) if "temperature" in device else "",
+        _pods(device),
     )
 
 

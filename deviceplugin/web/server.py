@@ -75,8 +75,6 @@ class Server:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
-        if self._thread.is_alive():
-            self._thread.join(1)
 
     def _open(self) -> bool:
         try:

@@ -164,6 +164,23 @@ def test_a_terminal_shows_a_node_without_gpus() -> None:
     assert "no-hardware · nothing-to-offer · no figures yet" in text(view_of("none"))
 
 
+def test_a_narrow_terminal_keeps_health_and_holders_readable() -> None:
+    screen = text(view_of(sick=[3]), width=80)
+    assert re.search(r"^3 .* unhealthy", screen, re.MULTILINE)
+    held = [line.rsplit("  ", 1)[-1].strip() for line in screen.splitlines()]
+    assert "research/llama-70b-train-0" in "".join(held)
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_several_models_are_told_apart() -> None:
+    view = view_of("rtx4090-2")
+    first, second = view.snapshot.node.gpus
+    node = replace(view.snapshot.node, gpus=(first, replace(second, name="NVIDIA L40S")))
+    screen = text(replace(view, snapshot=replace(view.snapshot, node=node)))
+    assert "1 x NVIDIA GeForce RTX 4090, 1 x NVIDIA L40S" in screen
+    assert re.search(r"^1 +NVIDIA L40S", screen, re.MULTILINE)
+
+
 def test_names_with_brackets_are_no_markup() -> None:
     view = view_of("t4x1")
     gpu = replace(view.snapshot.node.gpus[0], name="[red]T4")
