@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import logging
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from deviceplugin.ledger import Phase
 from tests.fake_kubelet import FakeKubelet
 from tests.fake_kubelet.scripted_plugin import ScriptedPlugin, listed
 from tests.flows.running import GPU, QUICK, Plugin, another_stream, descriptors, offering, shares, with_sick
+from tests.node import FakeNode
 from tests.waiting import wait_until
 
 OFFER = offering(gpu=shares())
@@ -417,3 +420,104 @@ def test_R14_the_own_socket_answers_whatever_kubelet_and_gpus_do(kubelet: FakeKu
         kubelet.stop()
         wait_until(lambda: plugin.endpoint().phase is Phase.SERVING, what="the endpoint to be unready")
         plugin.call(plugin.endpoint().ping())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[FakeNode]:
+    with FakeNode(tmp_path, "hgx-h100-8", [f"--config-file={tmp_path / 'config.yaml'}"]) as node:
+        node.configure("version: v1\n")
+        yield node
+
+
+def test_R2_the_process_has_one_stream_after_restarts_in_a_row(node: FakeNode) -> None:
+    node.kubelet.faults.restarts_after_register = (0.0, 0.03, 0.05, 0.0)
+    node.plugin.start()
+    wait_until(lambda: len(node.kubelet.registrations) >= 2, what="a registration with a later kubelet")
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    node.control("xid", "3", "79")
+    node.wait_healthy(7, 1)
+    assert "Traceback" not in node.plugin.log
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+def test_R7_a_rolling_update_of_two_processes(node: FakeNode, end: str) -> None:
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    newcomer = node.another_plugin().start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=2)
+    kept = node.kubelet.resources[GPU].endpoint
+    assert node.kubelet.registrations[0].endpoint != kept
+    node.plugin.signal(getattr(signal, end))
+    left = time.monotonic()
+    wait_until(lambda: len(node.kubelet.registrations) == 3, what="the newcomer to register again", timeout=1)
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    assert time.monotonic() - left < 1
+    node.plugin.wait()
+    assert node.kubelet.resources[GPU].endpoint == kept, "the newcomer keeps its socket"
+    assert (node.kubelet_folder / kept).exists()
+    assert newcomer.running
+
+
+def test_R7_a_newcomer_that_crashes_leaves_the_resource_to_the_old_process(node: FakeNode) -> None:
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    own = node.kubelet.resources[GPU].endpoint
+    newcomer = node.another_plugin().start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=2)
+    node.plugin.wait_for_log("served by another process too")
+    newcomer.kill()
+    left = time.monotonic()
+    wait_until(lambda: node.kubelet.registrations[-1].endpoint == own, what="the old process to take it back")
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    assert time.monotonic() - left < 2
+
+
+def test_R9_R13_a_process_without_a_kubelet_names_the_path_and_waits_quietly(tmp_path: Path) -> None:
+    with FakeNode(tmp_path) as node:
+        node.kubelet.stop()
+        node.plugin.start()
+        node.plugin.wait_for_log(f"the kubelet is absent: no socket at {node.kubelet_folder / 'kubelet.sock'}")
+        node.kubelet.start()
+        node.kubelet.wait_for(GPU, healthy=8, streams=1)
+        assert node.plugin.log.count("the kubelet is absent") == 1
+
+
+def test_R10_a_rescan_of_the_process_closes_no_stream(node: FakeNode) -> None:
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    node.configure("version: v1\nhealth:\n  quietPeriod: 5s\n")
+    node.plugin.signal(signal.SIGHUP)
+    node.plugin.wait_for_log("configuration in force", count=2)
+    node.control("xid", "3", "79")
+    node.wait_healthy(7, 1)
+    assert len(node.kubelet.registrations) == 1
+    assert len(node.kubelet.resources[GPU].frames) == 2
+
+
+def test_R12_a_list_beyond_the_kubelets_limit_is_refused_with_the_number_that_fits(node: FakeNode) -> None:
+    sharing = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: %d}]}}\n"
+    node.configure(sharing % 20000)
+    assert node.plugin.start().wait() == 2
+    assert node.kubelet.registrations == []
+    refused = re.search(r"the kubelet reads 4194304; set replicas to (\d+) or fewer", node.plugin.log)
+    assert refused, node.plugin.log
+    fitting = int(refused[1])
+    node.configure(sharing % fitting)
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, healthy=8 * fitting, streams=1, timeout=30)
+
+
+def test_R14_the_process_is_alive_without_a_kubelet_and_ready_only_with_a_stream(node: FakeNode) -> None:
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, healthy=8, streams=1)
+    asked = [f"--control-socket={node.control_socket()}"]
+    wait_until(lambda: not node.command("health", "ready", *asked, check=False).returncode, what="readiness")
+    assert node.command("health", "live", *asked).stdout.startswith("live: yes")
+    node.control("xid", "3", "79")
+    node.wait_healthy(7, 1)
+    assert node.command("health", "ready", *asked, check=False).returncode == 0, "a sick GPU is no fault of the plugin"
+    node.kubelet.stop()
+    wait_until(lambda: node.command("health", "ready", *asked, check=False).returncode == 1, what="unreadiness")
+    assert "the kubelet is absent" in node.command("health", "ready", *asked, check=False).stdout
+    assert node.command("health", "live", *asked).stdout.startswith("live: yes")
+    assert node.plugin.running
