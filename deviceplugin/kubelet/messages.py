@@ -29,17 +29,36 @@ class Frame:
 
 def device_list(resource: Resource, health: Health) -> wire.ListAndWatchResponse:
     """The shares of `resource` in their order, with the NUMA node where it is known."""
-    return wire.ListAndWatchResponse(devices=[_device(share, health) for share in resource.shares])
+    return wire.ListAndWatchResponse(devices=[_device(share, _word(share, health)) for share in resource.shares])
 
 
-def frame(snapshot: Snapshot, resource_name: str) -> Frame:
-    """The list of one resource in this snapshot; an empty one when the snapshot does not offer it."""
-    resource = snapshot.inventory.resources.get(resource_name)
-    if resource is None:
-        return Frame(b"", 0, 0)
-    listed = device_list(resource, snapshot.health)
-    unhealthy = sum(device.health == UNHEALTHY for device in listed.devices)
-    return Frame(listed.SerializeToString(), len(listed.devices), unhealthy)
+class Lister:
+    """Makes the lists of one resource. Each share is serialised once, so that a change of health costs a join.
+
+    A message is the concatenation of messages that hold its repeated fields' parts (Protocol Buffers, encoding).
+    """
+
+    def __init__(self, resource_name: str) -> None:
+        self._name = resource_name
+        self._shares: tuple[Share, ...] = ()
+        self._parts: dict[tuple[str, str], bytes] = {}
+
+    def frame(self, snapshot: Snapshot) -> Frame:
+        """The list in this snapshot; an empty one when the snapshot does not offer the resource."""
+        resource = snapshot.inventory.resources.get(self._name)
+        shares = resource.shares if resource else ()
+        if shares != self._shares:
+            self._shares, self._parts = shares, {}
+        words = [_word(share, snapshot.health) for share in shares]
+        data = b"".join(map(self._part, shares, words))
+        return Frame(data, len(shares), words.count(UNHEALTHY))
+
+    def _part(self, share: Share, word: str) -> bytes:
+        part = self._parts.get((share.id, word))
+        if part is None:
+            part = wire.ListAndWatchResponse(devices=[_device(share, word)]).SerializeToString()
+            self._parts[share.id, word] = part
+        return part
 
 
 def container_response(grant: Grant) -> wire.ContainerAllocateResponse:
@@ -64,8 +83,11 @@ def register_request(resource_name: str, endpoint: str) -> wire.RegisterRequest:
     return wire.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource_name, options=OPTIONS)
 
 
-def _device(share: Share, health: Health) -> wire.Device:
-    word = UNHEALTHY if health.reasons(share.device, share.gpu) else HEALTHY
+def _word(share: Share, health: Health) -> str:
+    return UNHEALTHY if health.reasons(share.device, share.gpu) else HEALTHY
+
+
+def _device(share: Share, word: str) -> wire.Device:
     if share.numa is None:
         return wire.Device(ID=share.id, health=word)
     return wire.Device(ID=share.id, health=word, topology=wire.TopologyInfo(nodes=[wire.NUMANode(ID=share.numa)]))

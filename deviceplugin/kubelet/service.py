@@ -79,7 +79,8 @@ class Service:
         self._rules = rules
         self._observer = observer
         self._generation = 0
-        self._frame = messages.frame(board.current, resource_name)
+        self._lister = messages.Lister(resource_name)
+        self._frame = self._lister.frame(board.current)
         self._news = asyncio.Event()
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
@@ -103,7 +104,7 @@ class Service:
 
     def refresh(self) -> None:
         """Takes over the board's newest snapshot now."""
-        frame = messages.frame(self._board.current, self.resource_name)
+        frame = self._lister.frame(self._board.current)
         if frame != self._frame:
             self._frame = frame
             self._wake()

@@ -46,13 +46,13 @@ def test_a_frame_is_the_serialised_list_with_its_counts() -> None:
     snapshot = Snapshot(
         inventory=Inventory(resources={resource.name: resource}), health=Health(sick=MappingProxyType({"GPU-b": SICK}))
     )
-    frame = messages.frame(snapshot, resource.name)
+    frame = messages.Lister(resource.name).frame(snapshot)
     assert (frame.devices, frame.unhealthy) == (2, 1)
     assert wire.ListAndWatchResponse.FromString(frame.data) == messages.device_list(resource, snapshot.health)
 
 
 def test_a_resource_that_is_not_offered_has_an_empty_list() -> None:
-    frame = messages.frame(Snapshot(), "nvidia.com/gpu")
+    frame = messages.Lister("nvidia.com/gpu").frame(Snapshot())
     assert frame == messages.Frame(b"", 0, 0)
     assert not wire.ListAndWatchResponse.FromString(frame.data).devices
 
@@ -88,6 +88,23 @@ def test_register_says_the_version_and_the_options_that_the_service_answers() ->
     assert not request.options.pre_start_required
 
 
+def test_a_list_made_after_others_is_as_one_made_afresh() -> None:
+    lister = messages.Lister("nvidia.com/gpu")
+    worlds = [
+        ((share("GPU-a"), share("GPU-b", "GPU-b")), ()),
+        ((share("GPU-a"), share("GPU-b", "GPU-b")), ("GPU-b",)),
+        ((share("GPU-a"), share("GPU-b", "GPU-b")), ()),
+        ((share("GPU-a", numa=1), share("GPU-b", "GPU-b")), ("GPU-a",)),
+        ((share("GPU-b", "GPU-b"),), ("GPU-a",)),
+        ((), ()),
+    ]
+    for shares, sick in worlds:
+        resource = Resource("nvidia.com/gpu", shares)
+        health = Health(sick=MappingProxyType(dict.fromkeys(sick, SICK)))
+        frame = lister.frame(Snapshot(inventory=Inventory(resources={resource.name: resource}), health=health))
+        assert wire.ListAndWatchResponse.FromString(frame.data) == messages.device_list(resource, health)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 7)), max_size=20),
     st.sets(st.sampled_from("abcd")),
@@ -99,7 +116,7 @@ def test_every_share_is_listed_once_and_healthy_exactly_when_its_card_is_not_sic
     resource = Resource("nvidia.com/gpu", shares)
     health = Health(sick=MappingProxyType({f"GPU-{card}": SICK for card in sick}))
     snapshot = Snapshot(inventory=Inventory(resources={resource.name: resource}), health=health)
-    frame = messages.frame(snapshot, resource.name)
+    frame = messages.Lister(resource.name).frame(snapshot)
     listed = wire.ListAndWatchResponse.FromString(frame.data).devices
     assert [device.ID for device in listed] == [s.id for s in shares]
     assert [device.health == "Healthy" for device in listed] == [card not in sick for card, _ in cards]
