@@ -73,19 +73,20 @@ def explain(
         verdict, second, scores = _whole(ground, snapshot.health, request, must)
     else:
         verdict, second, scores = _shares(ground, request)
+    rows = tuple(_rows(scores))
     answer = preference(ground.chooser.cards, verdict, request.unknown)
-    return Explanation(answer, second, tuple(_rows(scores, answer.decided_by)))
+    return Explanation(replace(answer, decided_by=rows[-1].rule if rows else answer.decided_by), second, rows)
 
 
 Found = tuple[Verdict, tuple[str, ...], tuple[Score, ...]]
 
 
-def _rows(scores: Sequence[Score], decided_by: Rule) -> Iterator[Row]:
+def _rows(scores: Sequence[Score]) -> Iterator[Row]:
     if len(scores) < 2:  # noqa: PLR2004 - the set and its runner-up
         return
     for (rule, first), (_, second) in zip(*scores, strict=True):
         yield Row(rule, _shown(rule, first), _shown(rule, second))
-        if rule is decided_by or first != second:
+        if first != second:
             return
 
 

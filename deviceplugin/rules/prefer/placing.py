@@ -59,7 +59,8 @@ def place(chooser: Chooser, base: int, placements: Sequence[Placement]) -> tuple
     choice = chooser.best(list(ways))
     lists = [_amounts(placement, groups) for placement, groups in ways[choice.mask]]
     best = min(lists, key=lambda amounts: sorted(Counter(amounts).elements()))
-    decided = Rule.INDEX if choice.decided_by is Rule.ONLY and len(lists) > 1 else choice.decided_by
+    tied = len(lists) > 1 or _uneven(ways[choice.mask][0][0])
+    decided = Rule.INDEX if tied else choice.decided_by
     return Choice(choice.mask, decided, choice.exact and looked_at < MANY), best
 
 
@@ -84,9 +85,17 @@ def _simple(chooser: Chooser, base: int, placement: Placement) -> tuple[Choice, 
         masks = [some.mask for some in choices]
         best = chooser.best(masks)
         choice = replace(best, exact=all(some.exact for some in choices))
-    if choice.decided_by is Rule.ONLY and sum(1 for holder in holders if holder.card & choice.mask) > number:
+    alike = sum(1 for holder in holders if holder.card & choice.mask) > number
+    if alike or _uneven(placement):
         choice = replace(choice, decided_by=Rule.INDEX)
     return choice, _amounts(placement, ((choice.mask, choice.mask & ~used),))
+
+
+def _uneven(placement: Placement) -> bool:
+    """Whether holders that are equal to the policy get different amounts, so that only their places tell them apart."""
+    return any(
+        number > 1 and part.amounts[0] != part.amounts[-1] for part in placement.parts for _, number in part.groups
+    )
 
 
 def _used(base: int, placement: Placement) -> int:
