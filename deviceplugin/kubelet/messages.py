@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from deviceplugin.model.grant import Grant
 from deviceplugin.model.health import Health
-from deviceplugin.model.inventory import Resource, Share
+from deviceplugin.model.inventory import Share
 from deviceplugin.model.snapshot import Snapshot
 
 VERSION = "v1beta1"
@@ -25,11 +25,6 @@ class Frame:
     data: bytes
     devices: int
     unhealthy: int
-
-
-def device_list(resource: Resource, health: Health) -> wire.ListAndWatchResponse:
-    """The shares of `resource` in their order, with the NUMA node where it is known."""
-    return wire.ListAndWatchResponse(devices=[_device(share, _word(share, health)) for share in resource.shares])
 
 
 class Lister:

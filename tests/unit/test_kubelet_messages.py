@@ -19,13 +19,19 @@ def share(id_: str, gpu: str = "GPU-a", device: str | None = None, numa: int | N
     return Share(id_, device or gpu, gpu, 0, "0", numa=numa)
 
 
+def listed(resource: Resource, health: Health) -> wire.ListAndWatchResponse:
+    """The list of one resource as a kubelet decodes it, made by a fresh lister."""
+    snapshot = Snapshot(inventory=Inventory(resources={resource.name: resource}), health=health)
+    return wire.ListAndWatchResponse.FromString(messages.Lister(resource.name).frame(snapshot).data)
+
+
 def test_a_list_keeps_the_order_of_the_shares_and_names_the_numa_node_where_it_is_known() -> None:
     resource = Resource("nvidia.com/gpu", (share("GPU-b::0", numa=0), share("GPU-a::1"), share("GPU-a::0", numa=3)))
-    listed = messages.device_list(resource, Health())
-    assert [device.ID for device in listed.devices] == ["GPU-b::0", "GPU-a::1", "GPU-a::0"]
-    assert [[node.ID for node in device.topology.nodes] for device in listed.devices] == [[0], [], [3]]
-    assert [device.HasField("topology") for device in listed.devices] == [True, False, True]
-    assert {device.health for device in listed.devices} == {"Healthy"}
+    fit = listed(resource, Health())
+    assert [device.ID for device in fit.devices] == ["GPU-b::0", "GPU-a::1", "GPU-a::0"]
+    assert [[node.ID for node in device.topology.nodes] for device in fit.devices] == [[0], [], [3]]
+    assert [device.HasField("topology") for device in fit.devices] == [True, False, True]
+    assert {device.health for device in fit.devices} == {"Healthy"}
 
 
 def test_sickness_of_the_card_takes_out_all_that_is_on_it_and_sickness_of_an_instance_only_that() -> None:
@@ -33,11 +39,11 @@ def test_sickness_of_the_card_takes_out_all_that_is_on_it_and_sickness_of_an_ins
         "nvidia.com/mig-1g.10gb",
         (share("MIG-1", "GPU-b", "MIG-1"), share("MIG-2", "GPU-b", "MIG-2"), share("MIG-3", "GPU-a", "MIG-3")),
     )
-    card = messages.device_list(resource, Health(sick=MappingProxyType({"GPU-b": SICK})))
+    card = listed(resource, Health(sick=MappingProxyType({"GPU-b": SICK})))
     assert [device.health for device in card.devices] == ["Unhealthy", "Unhealthy", "Healthy"]
-    instance = messages.device_list(resource, Health(sick=MappingProxyType({"MIG-2": SICK})))
+    instance = listed(resource, Health(sick=MappingProxyType({"MIG-2": SICK})))
     assert [device.health for device in instance.devices] == ["Healthy", "Unhealthy", "Healthy"]
-    ranked = messages.device_list(resource, Health(last=MappingProxyType({"GPU-b": SICK})))
+    ranked = listed(resource, Health(last=MappingProxyType({"GPU-b": SICK})))
     assert [device.health for device in ranked.devices] == ["Healthy"] * 3
 
 
@@ -48,7 +54,7 @@ def test_a_frame_is_the_serialised_list_with_its_counts() -> None:
     )
     frame = messages.Lister(resource.name).frame(snapshot)
     assert (frame.devices, frame.unhealthy) == (2, 1)
-    assert wire.ListAndWatchResponse.FromString(frame.data) == messages.device_list(resource, snapshot.health)
+    assert wire.ListAndWatchResponse.FromString(frame.data) == listed(resource, snapshot.health)
 
 
 def test_a_resource_that_is_not_offered_has_an_empty_list() -> None:
@@ -102,7 +108,7 @@ def test_a_list_made_after_others_is_as_one_made_afresh() -> None:
         resource = Resource("nvidia.com/gpu", shares)
         health = Health(sick=MappingProxyType(dict.fromkeys(sick, SICK)))
         frame = lister.frame(Snapshot(inventory=Inventory(resources={resource.name: resource}), health=health))
-        assert wire.ListAndWatchResponse.FromString(frame.data) == messages.device_list(resource, health)
+        assert wire.ListAndWatchResponse.FromString(frame.data) == listed(resource, health)
 
 
 @given(
