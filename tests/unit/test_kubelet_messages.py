@@ -54,7 +54,10 @@ def test_a_frame_is_the_serialised_list_with_its_counts() -> None:
     )
     frame = messages.Lister(resource.name).frame(snapshot)
     assert (frame.devices, frame.unhealthy) == (2, 1)
-    assert wire.ListAndWatchResponse.FromString(frame.data) == listed(resource, snapshot.health)
+    whole = wire.ListAndWatchResponse(
+        devices=[wire.Device(ID="GPU-a", health="Healthy"), wire.Device(ID="GPU-b", health="Unhealthy")]
+    )
+    assert frame.data == whole.SerializeToString()
 
 
 def test_a_resource_that_is_not_offered_has_an_empty_list() -> None:
