@@ -140,6 +140,7 @@ class Showing:
             warnings=daemon.world.loaded.warnings,
             config_refused=daemon.refused,
             ready=Finding(not troubles, tuple(troubles)),
+            tasks=len(asyncio.all_tasks()),
         )
         attribution = self._attribution or Attribution()
         view = gather(daemon.board.current, daemon.hardware.load, daemon.ledger, attribution, plugin)

@@ -33,6 +33,7 @@ def document(view: View) -> Json:
             "hostname": plugin.hostname,
             "live": _finding(plugin.live),
             "ready": _finding(plugin.ready),
+            "tasks": plugin.tasks,
         },
         "node": {
             "state": node.state,

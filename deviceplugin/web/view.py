@@ -44,6 +44,8 @@ class Plugin:
     """Why the newest configuration was not taken in; empty when it was."""
     live: Finding = Finding()
     ready: Finding = Finding()
+    tasks: int = 0
+    """Of the event loop: a number that grows without end is a leak."""
 
 
 @dataclass(frozen=True, slots=True)

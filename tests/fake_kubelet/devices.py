@@ -36,6 +36,7 @@ class Journal:
     refusals: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     narrate: Callable[[str], None] = lambda _line: None
+    listed: Callable[[str, Frame], None] = lambda _resource, _frame: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class DeviceManager:
                 return
             known.devices = listed
             known.frames.append(frame)
+            self._journal.listed(name, frame)
             self._journal.violations.extend(_faults_of_list(name, frame))
             healthy = sum(item.healthy for item in listed.values())
             self._journal.narrate(f"{name}: {healthy} of {len(listed)} devices healthy")

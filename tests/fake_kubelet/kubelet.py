@@ -16,6 +16,7 @@ from tests.fake_kubelet.model import (
     VERSIONS,
     Admitted,
     Faults,
+    Frame,
     Grant,
     Pod,
     Registration,
@@ -41,6 +42,7 @@ class FakeKubelet:
         drop_after: Seconds after which a resource without connection is dropped.
         watch_period: Seconds between two looks at the plugins registry.
         narrate: Called with one line for everything that happens, from several threads.
+        on_list: Called with resource and frame for every list that comes, from several threads.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class FakeKubelet:
         drop_after: float = 300.0,
         watch_period: float = 0.05,
         narrate: Callable[[str], None] = lambda _line: None,
+        on_list: Callable[[str, Frame], None] = lambda _resource, _frame: None,
     ) -> None:
         self.folder = folder
         self.socket = folder / SOCKET_NAME
@@ -63,7 +66,7 @@ class FakeKubelet:
         self._places = Places(folder, pod_resources, plugins_registry, watch_period)
         self._policy = numa_policy
         self._random = random.Random(seed)
-        self._journal = Journal(narrate=narrate)
+        self._journal = Journal(narrate=narrate, listed=on_list)
         self._manners = Manners(VERSIONS[version], self.faults, dial_timeout, drop_after)
         self._lifecycle = threading.RLock()
         self._admission = threading.Lock()
