@@ -83,7 +83,7 @@ def _read(folder: Path) -> Iterator[tuple[tuple[str, str], Any]]:
 
 
 def _closed(schema: Any) -> Any:
-    """A structural schema with the API server's habits: unknown fields are errors, `nullable` and int-or-string hold."""
+    """A structural schema with the API server's habits: unknown fields are errors, nullable and int-or-string hold."""
     if isinstance(schema, list):
         return [_closed(item) for item in schema]
     if not isinstance(schema, dict):

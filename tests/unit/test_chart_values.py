@@ -1,0 +1,267 @@
+"""The chart's values: NVIDIA's are all known, each does something or says why not, and anything else is refused."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from deviceplugin.config.options import OPTIONS
+from tests.charting.cases import CDI, MPS, TIME_SLICED
+from tests.charting.helm import CHART, Rendered, defaults, refusal, render
+from tests.charting.upstream import DEFAULTS, GIVEN
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+BY_THE_CHART = {
+    "CONFIG_DIR": "config.name and config.map mount it",
+    "CONFIG_FILE": "config.name and config.map are the way",
+    "CONFIG_NAME": "chosen by config.default and the node label",
+    "DEFAULT_CONFIG": "config.default",
+    "FALLBACK_STRATEGIES": "config.fallbackStrategies",
+    "NODE_NAME": "a field of the pod",
+    "KUBELET_SOCKET": "kubelet.devicePlugins",
+    "POD_RESOURCES_SOCKET": "kubelet.podResources",
+    "PLUGINS_REGISTRY": "kubelet.pluginsRegistry",
+    "STATE_DIR": "daemon.stateDir",
+    "METRICS_ADDRESS": "metrics.enabled and metrics.port",
+    "METRICS_TLS_CERT": "metrics.tlsSecret",
+    "METRICS_TLS_KEY": "metrics.tlsSecret",
+    "METRICS_TLS_CLIENT_CA": "metrics.clientCA",
+    "METRICS_BASIC_AUTH_FILE": "metrics.basicAuthSecret",
+    "LABELS_PUBLISH": "labels.publish and gfd.enabled",
+    "MPS_ROOT": "mps.root",
+    "CLUSTER_CONFIG_LABEL": "cluster.configLabel",
+    "CLUSTER_EVENTS": "cluster.events",
+    "CLUSTER_CONDITION": "cluster.condition",
+}
+OUT_OF_THE_CHART = {
+    "DRIVER": "a pretend driver has no place in a cluster",
+    "HOST_ROOT": "the driver's root and /dev are mounted one by one",
+    "CONTROL_SOCKET": "the probes' own folder",
+    "DRIVER_ROOT_CTR_PATH": "mounted at /driver-root",
+    "GFD_ONESHOT": "a pod that ends would be started again",
+    "GFD_OUTPUT_FILE": "the folder that node-feature-discovery reads",
+    "GFD_MACHINE_TYPE_FILE": "the node's own",
+    "USE_NODE_FEATURE_API": "labels.publish=node-feature",
+    "RESTART_ON_DEVICE_UNHEALTHY": "no effect",
+}
+
+
+def nest(path: str, value: Any) -> dict[str, Any]:
+    return reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
+
+
+def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    out = copy.deepcopy(dict(one))
+    for key, value in other.items():
+        known = out.get(key)
+        out[key] = merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return out
+
+
+def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every section of the schema that lists its keys."""
+    if schema.get("additionalProperties") is False and "properties" in schema:
+        yield path, schema
+        for name, inner in schema["properties"].items():
+            yield from settings(inner, f"{path}.{name}".removeprefix("."))
+
+
+def keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        here = f"{path}.{name}".removeprefix(".")
+        if isinstance(value, dict) and value:
+            yield from keys(value, here)
+        else:
+            yield here
+
+
+def test_a_values_file_that_copies_all_of_nvidias_defaults_renders() -> None:
+    rendered = render(DEFAULTS)
+    assert rendered.env["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert rendered.pod["affinity"] == DEFAULTS["affinity"]
+    assert rendered.container["securityContext"] == render().container["securityContext"]
+
+
+@pytest.mark.parametrize("key", GIVEN)
+def test_each_of_nvidias_keys_does_something_or_says_why_not(key: str) -> None:
+    value, others = GIVEN[key]
+    before, after = render(others), render(merged(others, nest(key, value)))
+    said = [line for line in after.notes.splitlines() if line.startswith("- ") and line not in before.notes]
+    assert after.objects != before.objects or any(key in line for line in said)
+
+
+def test_every_key_of_nvidias_is_tried() -> None:
+    tried = {*GIVEN, "allowDefaultNamespace"}
+    for key in keys(DEFAULTS):
+        assert any(key == known or key.startswith(f"{known}.") for known in tried), key
+
+
+@pytest.mark.parametrize("section", dict(settings(SCHEMA)))
+def test_a_key_that_nobody_knows_is_refused(section: str) -> None:
+    key = f"{section}.unheardOf".removeprefix(".")
+    assert "additional properties 'unheardOf' not allowed" in refusal(nest(key, 1))
+
+
+def test_every_value_is_in_the_schema_and_every_key_of_the_schema_has_a_value() -> None:
+    sections = dict(settings(SCHEMA))
+    listed = {
+        f"{path}.{name}".removeprefix(".") for path, section in sections.items() for name in section["properties"]
+    }
+    leaves = listed - set(sections) - {"global", "devicePlugin.containers.main.env"}
+    written = set(keys(defaults()))
+    raw = yaml.safe_load((CHART / "values.yaml").read_text())
+    written |= set(keys(raw))
+    missing = {key for key in leaves if not any(w == key or w.startswith(f"{key}.") for w in written)}
+    assert missing == set()
+
+
+def test_every_option_of_the_program_can_be_set_by_a_value() -> None:
+    text = (CHART / "templates" / "_environment.tpl").read_text()
+    table = yaml.safe_load(text.split('"gdp.variables" -}}\n')[1].split("{{- end")[0])
+    for option in OPTIONS:
+        if option.idle or not option.variables:
+            continue
+        reached = {*table.values(), *BY_THE_CHART, *OUT_OF_THE_CHART}
+        assert reached & set(option.variables), f"no value sets {option.variables[0]}"
+    known = {variable for option in OPTIONS for variable in option.variables}
+    assert {*table.values(), *BY_THE_CHART, *OUT_OF_THE_CHART} <= known
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"migStrategy": "mixed", "config": {"map": {"a": MPS}}}, "config.map.a shares by MPS under migStrategy mixed"),
+        (
+            {"config": {"map": {"a": "flags: {migStrategy: single}\n" + MPS}}},
+            "config.map.a shares by MPS under migStrategy",
+        ),
+        (
+            {"config": {"map": {"a": MPS + "  timeSlicing: {}\n"}}},
+            "config.map.a has sharing.mps and sharing.timeSlicing",
+        ),
+        ({"deviceListStrategy": "cdi-cri"}, "set nvidiaDriverRoot to where the driver is on the host"),
+        ({"deviceListStrategy": ["envvar", "cdi-annotations"]}, "set nvidiaDriverRoot"),
+        ({"config": {"map": {"a": CDI}}}, "set nvidiaDriverRoot"),
+        ({"config": {"name": "c"}, "deviceListStrategy": "cdi-cri"}, "set nvidiaDriverRoot"),
+        ({"config": {"name": "c", "map": {"a": "{}"}}}, "config.name and config.map are both given"),
+        ({"config": {"default": "b", "map": {"a": "{}"}}}, "config.default b is no file of config.map (a)"),
+        ({"config": {"map": {"a": "a: b: c"}}}, "config.map.a is not YAML"),
+        (
+            {"config": {"map": {n: f"flags: {{nvidiaDriverRoot: /{n}}}" for n in ("a", "b")}}},
+            "several nvidiaDriverRoot (/a, /b)",
+        ),
+        ({"mps": {"enabled": True}}, "mps.enabled=true, but no file of config.map has sharing.mps"),
+        ({"mps": {"enabled": True}, "config": {"name": "c"}, "migStrategy": "mixed"}, "MPS is for whole GPUs"),
+        ({"mps": {"enabled": True}, "config": {"name": "c"}, "devicePlugin": {"enabled": False}}, "nobody would hand"),
+        ({"image": {"repository": "nvcr.io/nvidia/k8s-device-plugin"}}, "is NVIDIA's own plugin"),
+        ({"driver": {"access": "mounted"}, "runtimeClassName": "nvidia"}, "drop runtimeClassName"),
+        ({"driver": {"access": "mounted"}, "nvidiaDriverRoot": "/opt"}, "set nvidiaDevRoot=/"),
+        ({"driver": {"access": "mounted"}, "securityContext": {"runAsUser": 0}}, "add privileged: true"),
+        (
+            {"compatWithCPUManager": True, "nvidiaDriverRoot": "/opt", "nvidiaDevRoot": "/"},
+            "nvidiaDevRoot / is outside nvidiaDriverRoot /opt",
+        ),
+        ({"deviceDiscoveryStrategy": "tegra"}, "stay with NVIDIA's plugin on Tegra nodes"),
+        (
+            {"metrics": {"enabled": False}, "monitoring": {"podMonitor": {"enabled": True}}},
+            "needs metrics.enabled=true",
+        ),
+        ({"metrics": {"clientCA": True}}, "metrics.clientCA needs metrics.tlsSecret"),
+        (
+            {"devicePlugin": {"enableHostNetwork": True}, "updateStrategy": {"rollingUpdate": {"maxSurge": 1}}},
+            "two pods on a node cannot have one metrics port",
+        ),
+        ({"namespaceOverride": "default"}, "set allowDefaultNamespace=true"),
+        ({"migStrategy": "mixt"}, "/migStrategy"),
+        ({"deviceListStrategy": "cdi"}, "/deviceListStrategy"),
+        ({"gdsEnabled": "yes"}, "/gdsEnabled"),
+        ({"nvidiaDriverRoot": "run/nvidia"}, "/nvidiaDriverRoot"),
+        ({"cluster": None}, "missing property 'cluster'"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_with_a_sentence(values: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(values)
+
+
+def test_all_conflicts_are_told_at_once() -> None:
+    said = refusal({"deviceListStrategy": "cdi-cri", "config": {"default": "b", "map": {"a": "{}"}}})
+    assert "set nvidiaDriverRoot" in said
+    assert "config.default b" in said
+
+
+def test_the_default_namespace_is_taken_when_it_is_allowed() -> None:
+    with pytest.raises(helm_python.HelmError, match="allowDefaultNamespace"):
+        render(namespace="default")
+    assert render({"allowDefaultNamespace": True}, namespace="default").one("DaemonSet")
+
+
+def test_an_upgrade_of_nvidias_release_finds_its_own_daemonset() -> None:
+    daemonset = render(name="nvdp").one("DaemonSet")
+    assert daemonset["metadata"]["name"] == "nvdp-nvidia-device-plugin"
+    selector = daemonset["spec"]["selector"]["matchLabels"]
+    assert selector == {"app.kubernetes.io/name": "nvidia-device-plugin", "app.kubernetes.io/instance": "nvdp"}
+    assert selector.items() <= daemonset["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_variables_of_ones_own_win() -> None:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}, {"name": "LOG_LEVEL", "value": "debug"}]
+    rendered = render({"devicePlugin": {"containers": {"main": {"env": env}}}, "log": {"level": "error"}})
+    assert rendered.env["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert rendered.env["LOG_LEVEL"] == "debug"
+    names = [variable["name"] for variable in rendered.container["env"]]
+    assert sorted(names) == sorted(set(names))
+
+
+def selector_of(rendered: Rendered, name_ends: str) -> dict[str, str]:
+    found = [d for d in rendered.all("DaemonSet") if d["metadata"]["name"].endswith(name_ends)]
+    selector: dict[str, str] = found[0]["spec"]["selector"]["matchLabels"]
+    return selector
+
+
+def test_the_mps_daemons_pods_are_not_the_plugins() -> None:
+    rendered = render({"config": {"map": {"default": MPS, "sliced": TIME_SLICED}}})
+    mps, plugin = selector_of(rendered, "-mps"), selector_of(rendered, "-nvidia-device-plugin")
+    assert not plugin.items() <= mps.items()
+    for daemonset in rendered.all("DaemonSet"):
+        labels = daemonset["spec"]["template"]["metadata"]["labels"]
+        assert daemonset["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_one_container_without_init_or_side_cars() -> None:
+    rendered = render({"config": {"map": {"default": TIME_SLICED, "b": "{}"}}, "gfd": {"enabled": True}})
+    assert len(rendered.all("DaemonSet")) == 1
+    assert len(rendered.pod["containers"]) == 1
+    assert "initContainers" not in rendered.pod
+
+
+def test_it_runs_on_every_node_and_only_a_runtime_class_keeps_it_to_some() -> None:
+    assert render().pod["tolerations"] == [{"operator": "Exists"}]
+    assert "affinity" not in render().pod
+    assert "affinity" not in render({"runtimeClassName": "nvidia", "affinity": {}}).pod
+    assert "affinity" not in render({"runtimeClassName": "nvidia", "nodeSelector": {"a": "b"}}).pod
+    affinity = json.dumps(render({"runtimeClassName": "nvidia"}).pod["affinity"])
+    assert "nvidia.com/gpu.present" in affinity
+    assert "pci-10de" in affinity
+
+
+def test_updates_never_put_two_plugins_on_a_node() -> None:
+    assert render().one("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
+
+
+def test_probes_ask_the_plugin_itself() -> None:
+    container = render().container
+    assert container["livenessProbe"]["exec"]["command"] == ["gpu-device-plugin", "health", "live"]
+    assert container["readinessProbe"]["exec"]["command"] == ["gpu-device-plugin", "health", "ready"]
+    assert render().mounts["/run/gpu-device-plugin"] == ("", True)
+
+
+def test_labels_only_serves_nothing() -> None:
+    rendered = render({"devicePlugin": {"enabled": False}, "gfd": {"enabled": True}})
+    assert rendered.container["args"] == ["labels"]
+    assert set(rendered.mounts) == {"/etc/kubernetes/node-feature-discovery/features.d"}
+    assert "only publishes node labels" in rendered.notes
