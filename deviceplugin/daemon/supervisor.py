@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from enum import Enum
 from pathlib import Path
@@ -21,6 +21,7 @@ from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import Outlets
 from deviceplugin.daemon.showing import Showing
+from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.inject import InjectFile
 from deviceplugin.files.sickness import SicknessFile, boot_identity
@@ -37,6 +38,10 @@ from deviceplugin.rules.prefer import prefer
 from deviceplugin.web.local import LocalSocket
 
 log = logging.getLogger("deviceplugin.daemon")
+
+
+AGAIN = 30.0
+"""Seconds after which something that pods can do without is begun again."""
 
 
 class Ending(Enum):
@@ -68,6 +73,7 @@ class Daemon:
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
+        self.mps = Standings(self.world, lambda: self.take_in(News()))
         rules = Rules(allocate=allocate, prefer=prefer)
         wiring = Wiring(
             rules,
@@ -115,8 +121,12 @@ class Daemon:
                     "reloads": self._run_reloads(),
                     "saves": self._run_saves(),
                     "injections": self._run_injections(),
-                    "showing": showing.run(),
-                    "outlets": Outlets(self.board, lambda: self.config, self.world.host_root, self.ledger).run(),
+                    "mps": self.mps.run(self.board),
+                    "showing": self._aside("metrics and status page", showing.run),
+                    "outlets": self._aside(
+                        "labels and cluster",
+                        Outlets(self.board, lambda: self.config, self.world.host_root, self.ledger).run,
+                    ),
                 }.items()
             ]
             ending = await self._ending
@@ -163,6 +173,7 @@ class Daemon:
             raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
         if self.world.inventory.conflicts:
             raise ConfigError(*map(self.world.loaded.placed, self.world.inventory.conflicts))
+        await self.mps.look()
         if node.state is DriverState.READY:
             self._fresh = False
         self._published = True
@@ -173,6 +184,16 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+
+    async def _aside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Runs what pods can do without: a bug there is logged and counted, and allocation goes on."""
+        while True:
+            try:
+                await run()
+            except Exception:
+                log.exception("%s ended by a bug, beginning again in %g s; please report it", name, AGAIN)
+                self.ledger.count("bugs", name)
+            await asyncio.sleep(AGAIN)
 
     def _hung_up(self) -> None:
         log.info("SIGHUP: scanning and loading the configuration anew")
