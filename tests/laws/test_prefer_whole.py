@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -177,7 +178,7 @@ def test_large_machines_without_order_are_searched_within_bounds() -> None:
     best = set(chance.sample(range(24), 8))
     narrow = tuple(sorted(best))[:2]
     widths = {(a, b): 4 if {a, b} <= best else chance.randint(1, 4) for b in range(24) for a in range(b)}
-    widths[narrow] = 1
+    widths[narrow[0], narrow[1]] = 1
     levels = {pair: chance.randint(1, 5) for pair in widths}
     close = closeness(24, lambda a, b: widths[a, b], lambda a, b: levels[a, b], lambda a: a % 3)
     snapshot, resource = whole_cards(close)
@@ -185,3 +186,16 @@ def test_large_machines_without_order_are_searched_within_bounds() -> None:
     assert set(answer.gpu_indices) == best
     assert (answer.exact, answer.decided_by) == (False, Rule.SUM_NVLINK)
     assert (answer.min_nvlink, answer.sum_nvlink) == (1, 4 * 28 - 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bounded_search_is_far_above_chance(seed: int) -> None:
+    chance = random.Random(seed)
+    widths = {(a, b): chance.randint(1, 9) for b in range(20) for a in range(b)}
+    close = closeness(20, lambda a, b: widths[a, b])
+    snapshot, resource = whole_cards(close)
+    answer = prefer(snapshot, resource, close.uuids, uuids(close, [3]), 10)
+    assert 3 in answer.gpu_indices
+    drawn = (sorted([3, *chance.sample([i for i in range(20) if i != 3], 9)]) for _ in range(500))
+    sets = [[widths[a, b] for a, b in combinations(cards, 2)] for cards in drawn]
+    assert (answer.min_nvlink, answer.sum_nvlink) >= max((min(pairs), sum(pairs)) for pairs in sets)

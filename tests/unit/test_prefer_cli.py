@@ -2,13 +2,16 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deviceplugin.cli import main
-from tests.strategies.fabrics import ROOT
+from deviceplugin.cli.allocate import as_text
+from deviceplugin.rules.prefer.explain import explain
+from tests.strategies.fabrics import ROOT, closeness, whole_cards
 
 PAIRS = str(ROOT / "tests" / "machines" / "h100-nvl-8-pairs.topo")
 
@@ -64,6 +67,13 @@ def test_text_says_criterion_by_criterion_why_it_beat_the_runner_up(capsys: Capt
 def test_text_of_the_only_choice_says_so(capsys: Capture) -> None:
     text = printed(capsys, "allocate", "--topo", PAIRS, "--size", "8")
     assert text.endswith("\ndecided by the only choice\n")
+
+
+def test_a_search_that_was_bounded_is_owned_up_to() -> None:
+    snapshot, resource = whole_cards(closeness(3, lambda a, b: 1))
+    found = explain(snapshot, resource, [share.id for share in resource.shares], [], 2)
+    bounded = replace(found, preference=replace(found.preference, exact=False))
+    assert list(as_text(resource, bounded))[-1] == "  the search was bounded: a better set may exist"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.health import Health, Sickness
 from deviceplugin.model.inventory import Policy
-from deviceplugin.rules.prefer import check_strict, prefer
+from deviceplugin.rules.prefer import check_strict, prefer, prepare
 from deviceplugin.rules.prefer.cards import Rule
 from tests.strategies.fabrics import closeness, closeness_of, instances, offered, replicas, uuid, whole_cards
 
@@ -108,6 +108,16 @@ def test_a_resource_knows_its_cards_however_many_others_are_asked_about() -> Non
         snapshot, resource = whole_cards(closeness(3, lambda a, b, width=width: width if b == 2 else 0))  # type: ignore[misc]
         assert prefer(snapshot, resource, [uuid(i) for i in range(3)], [], 2).sum_nvlink == width
     assert prefer(*first, U, [], 8).sum_nvlink == 18 * 28
+
+
+@pytest.mark.parametrize("count", [4, 20])
+def test_what_is_prepared_beforehand_gives_the_same_answer(count: int) -> None:
+    close = closeness(count, lambda a, b: 2)
+    cut, _ = instances(close, [2] * count)
+    prepare(cut.inventory)
+    snapshot, resource = whole_cards(close)
+    prepare(snapshot.inventory)
+    assert prefer(snapshot, resource, close.uuids, [], 3).gpu_indices == (0, 1, 2)
 
 
 def test_strict_refuses_what_cannot_be_spread_with_the_numbers() -> None:

@@ -82,6 +82,14 @@ def test_mig_instances_of_one_card_share_a_holder() -> None:
     assert answer.numa_nodes == 1
 
 
+def test_where_nothing_tells_one_card_from_two_the_shorter_list_is_the_lower() -> None:
+    snapshot, resource = instances(closeness(2, lambda a, b: 0, lambda a, b: 0), [2, 2])
+    free = [share.id for share in resource.shares if share.id != "MIG-1-0"]
+    answer = prefer(snapshot, resource, free, [], 2)
+    assert answer.ids == ("MIG-0-0", "MIG-0-1")
+    assert answer.decided_by is Rule.INDEX
+
+
 def test_replicas_of_mig_instances_are_spread_over_instances_on_near_cards() -> None:
     snapshot, resource = instances(closeness(2, lambda a, b: 0), [2, 2], Policy.STRICT, each=2)
     ids = [share.id for share in resource.shares]
@@ -107,3 +115,23 @@ def test_many_cards_are_placed_exactly_too() -> None:
         answer = prefer(snapshot, resource, ids[4:], [], 4)
         assert answer.exact
         assert answer.domains == 1
+
+
+def test_many_cards_in_use_unequally_are_placed_exactly_too() -> None:
+    """One of the shares fills a card up to the others; the second may go on that card, or on any other."""
+    close = closeness(18, lambda a, b: 18, lambda a, b: 1, lambda a: a // 9)
+    snapshot, resource = replicas(close, [2] * 18)
+    free = [share.id for share in resource.shares if share.replica == 1 or share.gpu_index == 17]
+    answer = prefer(snapshot, resource, free, [], 2)
+    assert answer.gpu_indices == (9, 17)
+    assert answer.exact
+
+
+@pytest.mark.parametrize(
+    ("rooms", "size", "expected"),
+    [([4, 4, 1, 1], 6, [4, 2, 0, 0]), ([1, 4, 1, 3], 5, [1, 4, 0, 0]), ([1, 1, 3, 3], 7, [1, 0, 3, 3])],
+)
+def test_unequal_holders_are_opened_as_few_as_can_be(rooms: list[int], size: int, expected: list[int]) -> None:
+    snapshot, resource = replicas(closeness(4, lambda a, b: 1), rooms, Policy.PACKED)
+    ids = prefer(snapshot, resource, [share.id for share in resource.shares], [], size).ids
+    assert [sum(resource.by_id[name].gpu_index == card for name in ids) for card in range(4)] == expected

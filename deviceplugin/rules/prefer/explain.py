@@ -82,12 +82,11 @@ Found = tuple[Verdict, tuple[str, ...], tuple[Score, ...]]
 
 
 def _rows(scores: Sequence[Score]) -> Iterator[Row]:
-    if len(scores) < 2:  # noqa: PLR2004 - the set and its runner-up
-        return
+    """Criteria down to the first that differs; none without a runner-up."""
     for (rule, first), (_, second) in zip(*scores, strict=True):
         yield Row(rule, _shown(rule, first), _shown(rule, second))
         if first != second:
-            return
+            break
 
 
 def _shown(rule: Rule, value: Value) -> Value:

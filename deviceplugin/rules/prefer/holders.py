@@ -73,14 +73,15 @@ def assign(holders: Sequence[Holder], amounts: Sequence[int]) -> list[tuple[Hold
     given, left = [], list(amounts)
     for at, holder in enumerate(holders):
         later = sorted((other.room for other in holders[at + 1 :]), reverse=True)
-        for amount in dict.fromkeys(left):
-            rest = left.copy()
-            rest.remove(amount)
-            if amount <= holder.room and fits(rest, later):
-                given.append((holder, amount))
-                left = rest
-                break
+        amount = next(some for some in left if some <= holder.room and fits(_without(left, some), later))
+        given.append((holder, amount))
+        left = _without(left, amount)
     return given
+
+
+def _without(amounts: Sequence[int], one: int) -> list[int]:
+    at = amounts.index(one)
+    return [*amounts[:at], *amounts[at + 1 :]]
 
 
 def fits(amounts: Sequence[int], rooms: Sequence[int]) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from math import comb
 
 from deviceplugin.rules.prefer.bounds import bounds
 from deviceplugin.rules.prefer.cards import Cards, Rule
 from deviceplugin.rules.prefer.kinds import Plan
 from deviceplugin.rules.prefer.scale import Scale, scale
-from deviceplugin.rules.prefer.sweep import Best, Window, better, sweep
+from deviceplugin.rules.prefer.sweep import Window, better, sweep
 from deviceplugin.rules.prefer.takes import NONE, takes
 from deviceplugin.rules.prefer.wish import Choice, Wish
 
@@ -54,15 +55,10 @@ def _at_home(cards: Cards, plan: Plan, wish: Wish, homes: Sequence[int]) -> Choi
     units = scale(cards, wish)
     wishes = [replace(wish, candidates=wish.candidates & home) for home in homes]
     taking = [takes(cards, plan.steps, some, units) for some in wishes]
-    best: Best = (NONE, 0, NONE)
-    for floor in cards.widths:
-        for some in taking:
-            found, _ = sweep(some, units, Window(wish.size, wish.size, floor), None)
-            if found:
-                best = better(best, *found[wish.size,])
-        if best[0] != NONE:
-            break
-    worth, mask, second = best
+    windows = (Window(wish.size, wish.size, floor) for floor in cards.widths)
+    founds = ([sweep(some, units, window, None)[0] for some in taking] for window in windows)
+    found = [one[wish.size,] for one in next(filter(any, founds)) if one]
+    worth, mask, second = reduce(lambda old, new: better(old, *new), found)
     if second != NONE:
         return Choice(mask, units.told_by(worth, second))
     forced = wish.forced.bit_count()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 from deviceplugin.rules.prefer.cards import Cards, Rule, Score, score, told_apart
 from deviceplugin.rules.prefer.wish import Choice, Wish
@@ -32,12 +31,12 @@ def choose(cards: Cards, wish: Wish) -> Choice:
 
     seen = sorted({worth(_grown(cards, wish, start)) for start in _starts(cards, wish)})
     found, others = seen[-1], seen[:-1]
-    for _ in range(wish.size):
-        rivals = [worth(mask) for mask in islice(_exchanged(cards, wish, found[1]), EXCHANGES // wish.size + 1)]
+    rounds, better = wish.size, True
+    while better and rounds:
+        rivals = [worth(mask) for mask in _exchanged(cards, wish, found[1])]
         others += [found, *rivals]
-        if max(rivals) < found:
-            break
-        found = max(rivals)
+        better, found = max(rivals) > found, max(*rivals, found)
+        rounds -= 1
     second = max(other for other in others if other != found)
     return Choice(found[1], told_apart(found[0], second[0]), exact=False)
 
@@ -85,14 +84,12 @@ def _nearer(cards: Cards, taken: int, card: int, near: Near) -> Near:
     )
 
 
-def _exchanged(cards: Cards, wish: Wish, mask: int) -> Iterator[int]:
-    """Sets that differ in one card, those with the weakest card replaced first."""
+def _exchanged(cards: Cards, wish: Wish, mask: int) -> list[int]:
+    """Sets that differ in one card, those with the weakest card replaced first, a fair share of all."""
     members = cards.members(mask)
     weak = sorted(
         cards.members(mask & ~wish.forced),
         key=lambda i: (sum(cards.nvlink[i][j] for j in members), sum(cards.pcie[i][j] for j in members)),
     )
-    for card in weak:
-        for bit in cards.bits:
-            if bit & wish.candidates & ~mask:
-                yield mask ^ cards.bits[card] | bit
+    free = [bit for bit in cards.bits if bit & wish.candidates & ~mask]
+    return [mask ^ cards.bits[card] | bit for card in weak for bit in free][: EXCHANGES // wish.size + 1]
