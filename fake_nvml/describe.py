@@ -20,17 +20,15 @@ def lines(state: State) -> list[str]:
 
 
 def _words(one: GpuState) -> Iterator[str]:
-    if not one.attached:
-        yield "unplugged"
-    elif one.lost:
-        yield "lost"
+    yield from _presence(one)
     yield f"load {one.meter.load:g}"
     if one.mig_mode:
         yield "MIG " + (" ".join(device.profile for device in one.devices.values()) or "empty")
     if one.mig_mode != one.mig_pending:
         yield f"MIG {'on' if one.mig_pending else 'off'} pending"
-    if one.recovery:
-        yield f"recovery action {one.recovery}"
+    for what, value in (("compute mode", one.compute_mode), ("recovery action", one.recovery)):
+        if value:
+            yield f"{what} {value}"
     for kind, many in {**one.rows, **{f"pages {key}": value for key, value in one.pages.items()}}.items():
         if many:
             yield f"{kind} {many}"
@@ -38,6 +36,13 @@ def _words(one: GpuState) -> Iterator[str]:
         yield f"links down {sorted(one.down)}"
     if one.fabric_state not in (0, one.gpu.fabric.state):
         yield f"fabric state {one.fabric_state}"
+
+
+def _presence(one: GpuState) -> Iterator[str]:
+    if not one.attached:
+        yield "unplugged"
+    elif one.lost:
+        yield "lost"
 
 
 def _effects(fault: Fault) -> Iterator[str]:

@@ -120,7 +120,7 @@ def reset(state: State, op: Mapping[str, Any]) -> None:
 def restart(one: GpuState, now: float) -> None:
     """What a reset or a fresh driver does to a GPU: volatile things go, pending ones take effect."""
     one.incarnation += 1
-    one.recovery = one.throttle = one.link_errors = one.replays = 0
+    one.recovery = one.throttle = one.link_errors = one.replays = one.compute_mode = 0
     one.down.clear()
     one.processes.clear()
     if one.rows.get("pending"):

@@ -57,6 +57,10 @@ def _driver(state: State, op: Mapping[str, Any]) -> None:
                 one.mig_mode = one.mig_pending = False
 
 
+def _compute_mode(state: State, op: Mapping[str, Any]) -> None:
+    hardware.gpu_of(state, op["gpu"]).compute_mode = op["mode"]
+
+
 def _clear(state: State, _op: Mapping[str, Any]) -> None:
     state.faults.clear()
 
@@ -82,6 +86,7 @@ OPERATIONS: Final[dict[str, Callable[[State, Mapping[str, Any]], None]]] = {
     "fault": _fault,
     "release": _release,
     "driver": _driver,
+    "compute-mode": _compute_mode,
     "clear": _clear,
 }
 # a real driver refuses these while any process holds it open

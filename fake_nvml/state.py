@@ -102,6 +102,7 @@ class GpuState:
     replays: int = 0
     recovery: int = 0
     throttle: int = 0
+    compute_mode: int = 0
     meter: Meter = field(default_factory=Meter)
     processes: dict[int, Process] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import DriverState
+from deviceplugin.rules.confirm import missing
 
 if TYPE_CHECKING:
     from deviceplugin.daemon.supervisor import Daemon
@@ -42,6 +43,7 @@ class Answers:
         """Why the plugin is not ready, one sentence each."""
         node = self._daemon.board.current.node
         reasons = [] if node.state in IDLE else [f"driver {node.state}: {node.detail}"]
+        reasons += missing(self._daemon.world.inventory, self._daemon.world.standings)
         if self._daemon.config.kubelet.socket:
             reasons += [f"{name}: {why}" for name, why in self._daemon.endpoints.troubles().items()]
         return reasons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deviceplugin.config.document import HealthSection
@@ -11,8 +11,10 @@ from deviceplugin.model.errors import ConfigError
 from deviceplugin.model.evidence import Evidence, Forgotten, PolicyChanged, ScanSeen
 from deviceplugin.model.health import Sickness, Transition
 from deviceplugin.model.inventory import Handover, Inventory, LeftOut
+from deviceplugin.model.mps import MpsStanding
 from deviceplugin.model.node import DriverState, Node
 from deviceplugin.model.snapshot import Snapshot
+from deviceplugin.rules.confirm import confirm
 from deviceplugin.rules.judge import JudgeState, health, judge, remember, standing, start
 from deviceplugin.rules.judge.address import devices as named
 from deviceplugin.rules.offer import offer, withhold
@@ -43,6 +45,8 @@ class World:
         self._judge: JudgeState | None = None
         self._gone: dict[str, float] = {}
         self._flaws: tuple[LeftOut, ...] = ()
+        self.standings: Mapping[str, MpsStanding] = {}
+        """By resource: how its MPS control daemon was found."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -50,7 +54,7 @@ class World:
         return Snapshot(
             node=self.node,
             inventory=self.inventory,
-            health=health(self._state),
+            health=confirm(health(self._state), self.inventory, self.standings),
             config=self.loaded.stamp,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -26,6 +27,10 @@ class NvmlError(PluginError):
         self.call = call
 
 
+class MpsError(PluginError):
+    """An MPS control daemon could not be run, or does not answer."""
+
+
 class KubeletError(PluginError):
     """The kubelet, its folder or its socket refused."""
 
@@ -43,3 +48,27 @@ class RequestError(PluginError):
     def __init__(self, message: str, refusal: Refusal = Refusal.INVALID_ARGUMENT) -> None:
         super().__init__(message)
         self.refusal = refusal
+
+
+class Trouble(StrEnum):
+    """What is wrong with a request to the Kubernetes API; the `result` of its metric."""
+
+    ABSENT = "absent"
+    SLOW = "slow"
+    BUSY = "busy"
+    FORBIDDEN = "forbidden"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    MISSING = "missing"
+    REFUSED = "refused"
+    GARBAGE = "garbage"
+
+
+class ClusterError(PluginError):
+    """The Kubernetes API refused, or did not answer."""
+
+    def __init__(self, message: str, trouble: Trouble, held: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+        self.held = dict(held or {})
+        """Fields that other managers hold, with the API's sentence about each."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from deviceplugin.model.mps import MpsPlan
+
 
 class Sharing(StrEnum):
     """How one device serves several containers; the values are those of the `gpu.sharing-strategy` label."""
@@ -83,6 +85,8 @@ class Resource:
     fail_above_one: bool = False
     """failRequestsGreaterThanOne of the sharing block that made the shares."""
     mig_profile: str | None = None
+    mps: MpsPlan | None = None
+    """Given where the shares are made by MPS."""
     by_id: Mapping[str, Share] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -43,6 +43,13 @@ class Cards(Protocol):
     def nvmlDeviceGetFieldValues(self, handle: Handle, fields: list[Any], /) -> Sequence[Struct]: ...
 
 
+class Modes(Protocol):
+    """Who may use a card."""
+
+    def nvmlDeviceGetComputeMode(self, handle: Handle, /) -> int: ...
+    def nvmlDeviceSetComputeMode(self, handle: Handle, mode: int, /) -> None: ...
+
+
 class Mig(Protocol):
     """MIG mode and instances."""
 
@@ -105,5 +112,5 @@ class Loads(Protocol):
     def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: Handle, /) -> Sequence[Struct]: ...
 
 
-class NvmlApi(Life, Cards, Mig, Links, Events, States, Loads, Protocol):
+class NvmlApi(Life, Cards, Modes, Mig, Links, Events, States, Loads, Protocol):
     """All of it."""

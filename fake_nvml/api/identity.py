@@ -156,7 +156,14 @@ class Identity(Calls):
     @call()
     def nvmlDeviceGetComputeMode(self, handle: GpuState) -> int:
         """NVML_COMPUTEMODE_*."""
-        return int(pynvml.NVML_COMPUTEMODE_DEFAULT)
+        return handle.compute_mode
+
+    @call()
+    def nvmlDeviceSetComputeMode(self, handle: GpuState, mode: int) -> None:
+        """Lasts until the GPU is reset or the driver loaded anew."""
+        if mode not in range(pynvml.NVML_COMPUTEMODE_COUNT):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        self.world.submit({"op": "compute-mode", "gpu": handle.number, "mode": mode})
 
     @call()
     def nvmlDeviceGetDisplayMode(self, handle: GpuState) -> int:

@@ -12,6 +12,7 @@ from deviceplugin.rules.identify import share_id
 from deviceplugin.rules.offer.candidate import Candidate
 from deviceplugin.rules.offer.claim import Block, Claim, Claims, block_of, claim
 from deviceplugin.rules.offer.fit import fit
+from deviceplugin.rules.offer.mps import MpsDraft
 from deviceplugin.rules.offer.name import Placed
 
 MPS_CLIENTS = 48
@@ -42,10 +43,13 @@ class _Draft:
     policy_of_entry: bool = False
     origin: str = ""
     """Path of the entry that made the replicas."""
+    mps: MpsDraft = field(default_factory=MpsDraft)
 
     def finish(self) -> Resource:
         profile = next(iter(self.profiles)) if len(self.profiles) == 1 else None
-        return Resource(self.name, tuple(self.shares), self.sharing, self.policy, self.fail_above_one, profile)
+        return Resource(
+            self.name, tuple(self.shares), self.sharing, self.policy, self.fail_above_one, profile, self.mps.finish()
+        )
 
 
 def share(placed: Sequence[Placed], config: Config) -> Shared:
@@ -65,7 +69,10 @@ def share(placed: Sequence[Placed], config: Config) -> Shared:
         if taken is None or block is None:
             draft.shares += _shares(device.candidate, None)
         else:
-            draft.shares += _shares(device.candidate, _replicas(device.candidate, taken, block, conflicts))
+            replicas = taken.entry.replicas
+            if block.sharing is Sharing.MPS:
+                replicas = _by_mps(device.candidate, taken, draft.mps, conflicts)
+            draft.shares += _shares(device.candidate, replicas)
             _mark(draft, taken, block)
     resources: dict[str, Resource] = {}
     for name, draft in drafts.items():
@@ -86,10 +93,14 @@ def _mark(draft: _Draft, taken: Claim, block: Block) -> None:
         draft.policy_of_entry = True
 
 
-def _replicas(candidate: Candidate, taken: Claim, block: Block, conflicts: list[str]) -> int:
+def _by_mps(candidate: Candidate, taken: Claim, draft: MpsDraft, conflicts: list[str]) -> int:
+    """How many clients a card takes; what MPS cannot do is a conflict."""
     wanted = taken.entry.replicas
-    if block.sharing is not Sharing.MPS:
-        return wanted
+    if candidate.gpu.mig_enabled:
+        conflicts.append(
+            f"{taken.path}: {candidate.label} is in MIG mode, and MPS shares whole cards only; switch MIG off "
+            "(nvidia-smi -mig 0), leave it out by devices, or use timeSlicing"
+        )
     capability = candidate.gpu.compute_capability
     clients = MPS_CLIENTS_BEFORE if capability is not None and capability < _MANY_CLIENTS_SINCE else MPS_CLIENTS
     if wanted > clients:
@@ -97,7 +108,11 @@ def _replicas(candidate: Candidate, taken: Claim, block: Block, conflicts: list[
             f"{taken.path}.replicas: {candidate.label} takes {clients} MPS clients, {wanted} are asked for; "
             f"set replicas to {clients} or fewer"
         )
-    return min(wanted, clients)
+    replicas = min(wanted, clients)
+    fault = draft.add(candidate, taken.entry, replicas)
+    if fault is not None:
+        conflicts.append(f"{taken.path}.memoryLimit: {fault}")
+    return replicas
 
 
 def _shares(candidate: Candidate, replicas: int | None) -> list[Share]:
