@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from os.path import exists
 from typing import TypeVar
 
+from deviceplugin.daemon import telling
 from deviceplugin.daemon.provisions import Provisions
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.sickness import boot_identity
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, DriverReloaded, Evidence, TakenUp, Tick
-from deviceplugin.model.node import DriverState, Node
+from deviceplugin.model.node import DriverState, Node, Problem
 from deviceplugin.model.vitals import Event, Load
+from deviceplugin.nvml.codes import DOWN, Code
 from deviceplugin.nvml.driver import Driver
-from deviceplugin.nvml.events import EventStatus, EventThread
+from deviceplugin.nvml.events import EventStatus, EventThread, openable
+from deviceplugin.nvml.failure import without_driver
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
 from deviceplugin.rules.allocate.nodes import dev_root_here
@@ -30,11 +33,17 @@ Value = TypeVar("Value")
 
 FIRST_PAUSE = 0.5
 """Between the first attempts to reach a driver that is not there yet; doubled up to the rescan interval."""
+RENEWALS = 2.0
+"""Rescan intervals between two attempts to find a card that stays lost."""
 SCAN_DEADLINE = 60.0
 READ_DEADLINE = 10.0
 AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
 """States in which the driver may have been loaded anew unseen."""
+UNUSABLE = frozenset({DriverState.NO_DRIVER, DriverState.FAILING, DriverState.MISMATCH})
+"""States in which there may be GPUs whose health nobody can check."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
+STATES = "states"
+"""Source of health: the states that are read on an interval."""
 
 
 class Hardware:
@@ -44,7 +53,7 @@ class Hardware:
         self.load = Load()
         """The last sample for the metrics."""
         self.sampled: Callable[[], None] = lambda: None
-        """Called when `load` is another."""
+        """Called after each pass, also one that failed."""
         self.provisions = Provisions(driver.host_root)
         self._driver = driver
         self._world = world
@@ -53,10 +62,12 @@ class Hardware:
         self._vitals = Vitals(driver)
         self._worker = Worker("nvml-probe", deadline=SCAN_DEADLINE)
         self._loop = asyncio.get_running_loop()
+        self._heard_before = EventStatus()
         self._events = EventThread(driver, self._from_thread(self._heard), self._from_thread(self._status))
         self._scan_now, self._read_now = asyncio.Event(), asyncio.Event()
         self._released_until = 0.0
         self._failed_scans = 0
+        self._told: set[str] = set()
 
     @property
     def ages(self) -> dict[str, float]:
@@ -70,10 +81,12 @@ class Hardware:
 
     async def first(self) -> Node:
         """The first scan and the first health states, so that the first list is right already."""
-        node = await self._ask_scan()
+        try:
+            node = await self._ask_scan()
+        except NvmlError as error:
+            node = without_driver(error, self._driver.host_root)
         await self._take(node)
-        if node.state is DriverState.READY:
-            await self.read()
+        await self.read()
         self._events.start()
         return node
 
@@ -82,8 +95,9 @@ class Hardware:
         try:
             node = await self._ask_scan()
         except NvmlError as error:
-            self._failed("scan", error)
+            self._told_failure("scan", error)
             return
+        self._told.discard("scan")
         await self._take(node)
 
     async def read(self) -> None:
@@ -93,9 +107,13 @@ class Hardware:
             try:
                 readings = await self._worker.submit(partial(self._vitals.read_states, node), deadline=READ_DEADLINE)
             except NvmlError as error:
-                self._failed("states", error)
+                self._told_failure(STATES, error)
+                self._witness(ChecksFailed(STATES, str(error), openable=await self._openable(error, node)))
             else:
-                self._witness(ChecksWorked("states"), *readings)
+                self._told.discard(STATES)
+                self._witness(ChecksWorked(STATES), *readings)
+        elif node.state in UNUSABLE:
+            self._witness(ChecksFailed(STATES, node.detail))
         self._witness(Tick())
 
     async def sample(self, *, per_link: bool) -> None:
@@ -109,9 +127,9 @@ class Hardware:
             )
         except NvmlError as error:
             self._count(error)
-            return
-        for problem in self.load.problems:
-            self._ledger.count("nvml_errors", problem.query, str(problem.code))
+        else:
+            self._count_problems(self.load.problems)
+        # Counters have gone on, also while the driver does not answer.
         self.sampled()
 
     def rescan(self) -> None:
@@ -184,6 +202,7 @@ class Hardware:
     async def _take(self, node: Node) -> None:
         self._failed_scans = 0 if node.state in STEADY and node.gpus else self._failed_scans + 1
         self._ledger.stamp("scan")
+        self._count_problems(node.problems)
         before = self._world.node.state
         flaws = await self.provisions.provide(node, lambda: self._world.loaded.config)
         news = self._world.scanned(node, time.time(), flaws)
@@ -191,7 +210,6 @@ class Hardware:
         self._hint(news)
         if node.state is not DriverState.READY:
             return
-        self._witness(ChecksWorked("scan"))
         if before in AWAY:
             self._witness(DriverReloaded(boot_id=boot_identity(self._driver.host_root)))
         self._events.watch(node.gpus)
@@ -210,19 +228,38 @@ class Hardware:
         self._witness(event)
 
     def _status(self, status: EventStatus) -> None:
-        if status.detail:
-            log.warning("events: %s", status.detail, extra={"state": status.state, "failures": status.failures})
+        telling.events(self._heard_before, status)
+        self._heard_before = status
         evidence = status.evidence()
         if evidence is not None:
             self._witness(evidence)
+        if status.failures:
+            self._scan_now.set()
 
-    def _failed(self, source: str, error: NvmlError) -> None:
+    def _told_failure(self, source: str, error: NvmlError) -> None:
+        """Counts each failure; the log has the first of a row, and a driver that is gone is looked at now."""
         self._count(error)
-        log.warning("%s: %s", source, error)
-        self._witness(ChecksFailed(source, str(error)))
+        if source not in self._told:
+            log.warning("%s failed, trying again: %s", _DOING[source], error)
+            self._told.add(source)
+            if error.code in DOWN:
+                self._scan_now.set()
+
+    async def _openable(self, error: NvmlError, node: Node) -> bool | None:
+        """Whether the device nodes can be opened; unknown where a call hangs, since opening might hang as well."""
+        if error.code == Code.TIMEOUT:
+            return None
+        try:
+            return await self._worker.submit(partial(openable, self._driver.host_root, node.gpus))
+        except NvmlError:
+            return None
 
     def _count(self, error: NvmlError) -> None:
         self._ledger.count("nvml_errors", error.call or "call", str(error.code))
+
+    def _count_problems(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            self._ledger.count("nvml_errors", problem.query, str(problem.code))
 
     def _witness(self, *evidence: Evidence) -> None:
         for one in evidence:
@@ -240,6 +277,9 @@ class Hardware:
             self._loop.call_soon_threadsafe(handler, value)
 
         return call
+
+
+_DOING = {"scan": "scanning the node", STATES: "reading the health states"}
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:

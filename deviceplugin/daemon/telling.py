@@ -9,8 +9,11 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.daemon.world import News
 from deviceplugin.model.health import Transition, Verdict
 from deviceplugin.model.inventory import Inventory
-from deviceplugin.model.node import DriverState, Gpu, Node
+from deviceplugin.model.node import DriverState, Gpu, Node, Problem
 from deviceplugin.model.snapshot import Snapshot
+from deviceplugin.nvml.codes import Code
+from deviceplugin.nvml.codes import name as code_name
+from deviceplugin.nvml.events import EventStatus, WatchState
 from deviceplugin.rules.judge import in_force
 
 log = logging.getLogger("deviceplugin.daemon")
@@ -72,13 +75,51 @@ def _driver(before: Node, now: Node) -> None:
 
 
 def _problems(before: Node, now: Node) -> None:
-    known = set(before.problems)
+    """What queries answered, once for each device and query; a driver that is away has its own line."""
+    if now.state is not DriverState.READY:
+        return
+    known = {(problem.subject, problem.query, problem.code) for problem in before.problems}
     for problem in now.problems:
-        if problem not in known:
-            log.info(
-                "a query failed; the fact is unknown, the device is served: %s",
-                problem.detail or problem.query,
-                extra={"device": problem.subject or "node", "query": problem.query, "code": problem.code},
+        if (problem.subject, problem.query, problem.code) not in known:
+            _problem(problem, now)
+
+
+def _problem(problem: Problem, node: Node) -> None:
+    answered = f"{problem.query} answered {code_name(problem.code)}"
+    facts = {"device": problem.subject or "node", "query": problem.query, "code": problem.code}
+    place = problem.subject.removeprefix("index ")
+    if problem.detail:
+        log.warning("%s: %s", problem.subject or "the driver", problem.detail, extra=facts)
+    elif place != problem.subject:
+        if place not in {str(gpu.index) for gpu in node.gpus}:
+            log.warning(
+                "the GPU at index %s does not say who it is and is not offered: %s; look in the kernel log, then reset "
+                "the GPU or reboot the node",
+                place,
+                answered,
+                extra=facts,
+            )
+    elif problem.code != Code.GPU_IS_LOST:  # What is lost has a line of its own.
+        log.info("a query failed; the fact is unknown, the device is served: %s", answered, extra=facts)
+
+
+def events(before: EventStatus, now: EventStatus) -> None:
+    """Whether Xids are heard, when that changes."""
+    troubled = {WatchState.RETRYING, WatchState.FAILED}
+    if now.state is WatchState.FAILED:
+        log.warning("Xid events are not heard, still trying: %s", now.detail, extra={"failures": now.failures})
+    elif now.state is WatchState.RETRYING and before.state is not WatchState.FAILED:
+        log.info("waiting for Xid events failed, trying again: %s", now.detail)
+    elif now.state is WatchState.UNSUPPORTED:
+        log.warning("no GPU here has Xid events: health is judged by the states alone")
+    elif now.state is WatchState.WATCHING and before.state in troubled:
+        log.info("Xid events are heard again")
+    if now.state is WatchState.WATCHING:
+        for uuid in now.refused.keys() - before.refused.keys():
+            log.warning(
+                "no Xid events of this GPU, it is judged by its states alone: %s",
+                now.refused[uuid],
+                extra={"uuid": uuid},
             )
 
 

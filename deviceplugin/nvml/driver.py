@@ -54,7 +54,7 @@ class Driver:
         self._turn = Condition()
         self._renewed = time.monotonic()
         self._looked = 0
-        self._unseen: frozenset[str] = frozenset()
+        self._missed: frozenset[str] = frozenset()
 
     @property
     def api(self) -> NvmlApi:
@@ -166,17 +166,18 @@ class Driver:
             return node
         unseen = self._not_shown(node)
         if self._looked != self.generation:
-            self._looked, self._unseen = self.generation, unseen
+            self._looked, self._missed = self.generation, unseen | _lost(node)
         return replace(node, problems=node.problems + tuple(Problem(n, _COUNT, 0, _NOT_SHOWN) for n in sorted(unseen)))
 
     def _stale(self, previous: Node) -> bool:
         if not self._initialised or previous.state is not DriverState.READY:
             return False
-        unseen = self._not_shown(previous)
-        new = unseen - self._unseen
-        self._unseen = unseen
+        lost = _lost(previous)
+        missed = self._not_shown(previous) | lost
+        new = missed - self._missed
+        self._missed = missed
         due = time.monotonic() - self._renewed >= self.renew_interval
-        return bool(new) or (due and _lost(previous))
+        return bool(new) or (due and bool(lost))
 
     def _not_shown(self, node: Node) -> frozenset[str]:
         shown = {host.sysfs_name(gpu.pci) for gpu in node.gpus}
@@ -230,8 +231,13 @@ class Driver:
                 self._turn.notify_all()
 
 
-def _lost(node: Node) -> bool:
-    return any(gpu.lost for gpu in node.gpus) or any(p.code == Code.GPU_IS_LOST for p in node.problems)
+def _lost(node: Node) -> frozenset[str]:
+    """Cards that a scan shows as lost, and handles that answered so without saying whose they are."""
+    cards = (host.sysfs_name(gpu.pci) or gpu.uuid for gpu in node.gpus if gpu.lost)
+    named = {gpu.uuid for gpu in node.gpus}
+    return frozenset(cards) | {
+        p.subject for p in node.problems if p.code == Code.GPU_IS_LOST and p.subject not in named
+    }
 
 
 def _initialise(api: NvmlApi) -> None:

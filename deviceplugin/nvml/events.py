@@ -24,7 +24,7 @@ from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.eventset import EventSet
 from deviceplugin.nvml.eventstatus import EventStatus, EventTiming, WatchState
 
-__all__ = ["Event", "EventStatus", "EventThread", "EventTiming", "WatchState"]
+__all__ = ["Event", "EventStatus", "EventThread", "EventTiming", "WatchState", "openable"]
 
 _MOST_DOUBLINGS = 20
 
@@ -148,10 +148,10 @@ class EventThread:
         self._tell(
             EventStatus(
                 WatchState.FAILED if decided else WatchState.RETRYING,
-                detail=f"{error}, {self._failures} times in a row",
+                detail=f"{error}, {self._failures} times in a row" if self._failures > 1 else str(error),
                 failures=self._failures,
                 refused=MappingProxyType(dict(self._set.refused) if self._set else {}),
-                openable=_openable(self._driver.host_root, wanted),
+                openable=openable(self._driver.host_root, wanted),
             )
         )
         if self._failures == self._timing.renew_after:
@@ -195,7 +195,7 @@ def _faces(gpus: Sequence[Gpu]) -> set[tuple[str, int | None, bool]]:
     return {(gpu.uuid, gpu.minor, gpu.lost) for gpu in gpus}
 
 
-def _openable(host_root: str, gpus: tuple[Gpu, ...]) -> bool:
+def openable(host_root: str, gpus: Sequence[Gpu]) -> bool:
     """Whether this process can open the control node and the nodes of these cards."""
     nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{gpu.minor}" for gpu in gpus if gpu.minor is not None)]
     return all(host.openable(host_root, node) for node in nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.node import DriverState, Node
+from deviceplugin.model.node import DriverState, Node, Problem
 from deviceplugin.nvml import host
 from deviceplugin.nvml.codes import Code
 
@@ -31,7 +31,8 @@ def without_driver(error: NvmlError, host_root: str, previous: Node | None = Non
     else:
         state = DriverState.FAILING
         detail = f"{_hardware(found)}; {error}"
-    return replace(previous or Node(), state=state, detail=detail)
+    problem = Problem("", error.call or "nvmlInit", error.code or 0)
+    return replace(previous or Node(), state=state, detail=detail, problems=(problem,))
 
 
 def _hardware(found: tuple[str, ...]) -> str:

@@ -71,7 +71,7 @@ class Inquiry:
             self.garbage(subject, query, "bytes that are no text")
             return None
         if not sane(answer):
-            self.garbage(subject, query, repr(answer))
+            self.garbage(subject, query, _shown(answer))
             return None
         self.code = Code.SUCCESS
         return answer
@@ -103,3 +103,11 @@ class Inquiry:
         """Keeps problems of an earlier pass whose questions were not asked again."""
         for problem in problems:
             self.note(problem)
+
+
+def _shown(answer: object) -> str:
+    """An answer as text, the same each time: structures by their members, not by their address."""
+    members = getattr(answer, "_fields_", None)
+    if members is None:
+        return repr(answer)
+    return ", ".join(f"{member[0]}={getattr(answer, member[0])!r}" for member in members)

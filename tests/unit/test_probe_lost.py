@@ -61,18 +61,31 @@ def test_lost_cards_come_back_with_all_their_facts() -> None:
     assert back.problems == ()
 
 
-def test_a_card_that_is_lost_is_looked_for_by_initialising_anew() -> None:
+def test_a_card_that_is_lost_is_looked_for_by_initialising_anew_at_once_and_then_on_an_interval() -> None:
     with opened("hgx-h100-8") as machine:
         before = machine.scan()
         machine.fake.lose(2, silent=True)
         lost = machine.scan(before)
-        machine.fake.reset(2, force=True)
         generation = machine.driver.generation
-        still = machine.scan(lost)
+        still = machine.scan(machine.scan(lost))
+        assert card(still, machine.uuids[2]).lost
+        assert machine.driver.generation == generation + 1, "looked for once, since nothing has changed since"
+        machine.fake.reset(2, force=True)
+        still = machine.scan(still)
         assert card(still, machine.uuids[2]).lost, "the interval is not over: handles of before are kept"
         machine.driver.renew_interval = 0
         back = machine.scan(still)
-    assert machine.driver.generation == generation + 1
+    assert machine.driver.generation == generation + 2
+    assert back.gpus == before.gpus
+
+
+def test_a_card_that_was_reset_is_found_at_the_next_scan() -> None:
+    with opened("hgx-h100-8") as machine:
+        before = machine.scan()
+        machine.fake.reset(2, force=True)
+        lost = machine.scan(before)
+        assert card(lost, machine.uuids[2]).lost
+        back = machine.scan(lost)
     assert back.gpus == before.gpus
 
 

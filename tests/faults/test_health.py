@@ -1,0 +1,337 @@
+"""Faults of health, H1 to H11: what operators have seen, and what must happen instead, through the whole process."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from deviceplugin.files.sickness import NAME
+from tests.faults.ailing import AilingNode
+from tests.node import GPU
+from tests.waiting import wait_until
+
+LOST, NOT_SUPPORTED, UNKNOWN = (
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_UNKNOWN,
+)
+GPU_4 = "hgx-a100-4"
+EIGHTFOLD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 8}]}}\n"
+
+Make = Callable[..., AilingNode]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes the node of a test; its plugin is not started."""
+    made: list[AilingNode] = []
+
+    def one(machine: str = "hgx-a100-4", *arguments: str, config: str = "") -> AilingNode:
+        made.append(AilingNode(tmp_path, machine, arguments, config).__enter__())
+        return made[-1]
+
+    yield one
+    for node in made:
+        log = node.plugin.log
+        node.__exit__(None, None, None)
+        assert "Traceback" not in log, log
+
+
+def migs(node: AilingNode, resource: str) -> dict[str, tuple[int, int, int]]:
+    """GPU index, GI and CI by id of a resource of MIG instances."""
+    ids = set(node.kubelet.resources[resource].devices)
+    return {
+        mig["uuid"]: (gpu["index"], mig["gi"], mig["ci"])
+        for gpu in node.status()["gpus"]
+        for mig in gpu["instances"]
+        if {id_.split("::")[0] for id_ in ids} >= {mig["uuid"]}
+    }
+
+
+# H1
+
+
+def test_H1_an_xid_of_a_shared_gpu_takes_out_every_replica_and_no_other(make: Make) -> None:
+    node = make(config=EIGHTFOLD)
+    node.plugin.start()
+    node.wait_healthy(32)
+    node.driver.xid(2, 79)
+    node.wait_ids({f"{node.uuid(2)}::{replica}" for replica in range(8)})
+    assert len(node.health()[0]) == 24
+    assert {len(frame.unhealthy) for frame in node.frames()} <= {0, 8}, "a list between took out some replicas only"
+
+
+def test_H1_an_xid_of_a_whole_card_takes_out_all_its_instances_and_their_replicas(make: Make) -> None:
+    sharing = "sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-2g.10gb, replicas: 2}]}}\n"
+    node = make("hgx-a100-4", "--mig-strategy=mixed", config=sharing)
+    for number in range(2):
+        node.driver.mig(number, ["2g.10gb", "2g.10gb", "1g.5gb"])
+    node.plugin.start()
+    pairs, small = "nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb"
+    node.wait_healthy(8, resource=pairs)
+    where = migs(node, pairs) | migs(node, small)
+    node.driver.xid(1, 79)
+    node.wait_ids({f"{u}::{n}" for u in migs(node, pairs) for n in (0, 1) if where[u][0] == 1}, resource=pairs)
+    node.wait_ids({uuid for uuid in migs(node, small) if where[uuid][0] == 1}, resource=small)
+    assert (len(node.health(pairs)[0]), len(node.health(small)[0])) == (4, 1)
+
+
+@pytest.mark.parametrize("given", ["gi and ci", "gi alone", "ci alone"])
+def test_H1_an_xid_of_an_instance_takes_out_that_instance_and_no_sibling(make: Make, given: str) -> None:
+    node = make("hgx-a100-4", "--mig-strategy=mixed")
+    node.driver.mig(0, ["3g.20gb", "3g.20gb"])
+    node.plugin.start()
+    resource = "nvidia.com/mig-3g.20gb"
+    node.wait_healthy(2, resource=resource)
+    where = migs(node, resource)
+    victim, (_, gi, ci) = min(where.items())
+    if given == "ci alone":
+        # Both instances have compute instance 0: an event that names only that is about both.
+        node.driver.xid(0, 94, ci=ci)
+        node.wait_ids(where, resource=resource)
+        return
+    node.driver.xid(0, 94, gi=gi, ci=ci if given == "gi and ci" else None)
+    node.wait_ids({victim}, resource=resource)
+    assert node.health(GPU) == (frozenset(node.driver.uuids()[1:]), frozenset())
+
+
+# H2
+
+
+def test_H2_an_application_xid_changes_nothing(make: Make) -> None:
+    node = make(config=EIGHTFOLD)
+    node.plugin.start()
+    node.wait_healthy(32)
+    for xid in (13, 31, 43, 45, 68, 109):
+        node.driver.xid(1, xid)
+        node.wait_metric("xid_total", 1, uuid=node.uuid(1), xid=str(xid))
+    assert [frame.unhealthy for frame in node.frames()] == [frozenset()]
+
+
+def test_H2_a_recoverable_xid_ends_after_a_quiet_period_and_is_announced(make: Make) -> None:
+    node = make(GPU_4, "--health-quiet-period=500ms")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 94)
+    node.wait_ids({node.uuid(1)})
+    node.wait_healthy(4)
+    first, sick, well = (frame.time for frame in node.frames())
+    assert well - sick >= 0.5
+    back = node.said("GPU 1 is healthy", uuid=node.uuid(1), reason="xid-94")
+    assert "quiet period is over" in back["message"]
+    assert first < sick
+
+
+def test_H2_a_fatal_xid_does_not_end_because_nothing_is_heard_or_the_card_answers(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 79, effects=False)
+    node.wait_ids({node.uuid(1)})
+    scans = node.driver.uuids()
+    assert scans
+    sampled = time.monotonic()
+    wait_until(lambda: time.monotonic() - sampled > 1.5, what="five quiet periods and scans", interval=0.05)
+    assert node.health()[1] == {node.uuid(1)}
+    node.driver.reset(1, force=True)
+    node.wait_healthy(4)
+    assert "a reset was seen" in node.said("GPU 1 is healthy", reason="xid-79")["message"]
+
+
+def test_H2_a_reset_that_leaves_something_pending_is_not_enough(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 48)
+    node.wait_ids({node.uuid(1)})
+    node.driver.remap(1, "failure")
+    node.driver.reset(1, force=True)
+    node.said("GPU 1 is", reason="remap-failure")
+    node.said("recovery-action is over", uuid=node.uuid(1))
+    assert not node.lines(message="xid-48 is over")
+    node.driver.remap(1, "none")
+    node.wait_healthy(4)
+
+
+def test_H2_flapping_makes_the_quiet_period_grow(make: Make) -> None:
+    node = make(GPU_4, "--health-quiet-period=200ms")
+    node.plugin.start()
+    node.wait_healthy(4)
+    for _ in range(4):
+        node.driver.xid(0, 94)
+        node.wait_ids({node.uuid(0)})
+        node.wait_healthy(4)
+    times = [frame.time for frame in node.frames()][1:]
+    out = [well - sick for sick, well in zip(times[::2], times[1::2], strict=True)]
+    assert len(out) == 4
+    assert out[0] < out[1] < out[2] < out[3]
+    assert out[3] > 4 * out[0]
+    assert "1.6 s have passed" in node.said("GPU 0 is unhealthy", reason="xid-94")["message"]
+
+
+def test_H2_a_lost_gpu_is_back_when_it_answers_a_whole_scan_again(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.lose(2, silent=True)
+    node.wait_ids({node.uuid(2)})
+    assert node.said("GPU 2 is unhealthy")["reason"] == "lost"
+    node.driver.back(2)
+    node.wait_healthy(4)
+
+
+# H3
+
+
+def saved(node: AilingNode) -> str:
+    file = node.home / "state" / NAME
+    return file.read_text() if file.exists() else ""
+
+
+def pending(node: AilingNode) -> None:
+    node.driver.recovery(1, 1)
+
+
+STATES_AT_START: dict[str, tuple[str, Callable[[AilingNode], None]]] = {
+    "remap-failure": ("hgx-a100-4", lambda node: node.driver.remap(1, "failure")),
+    "recovery-action": ("hgx-a100-4", pending),
+    "lost": ("hgx-a100-4", lambda node: node.driver.fault("nvmlDeviceGetMemoryInfo", gpu=1, code=LOST)),
+    "ecc-uncorrectable": ("dgx1-v100-8", lambda node: node.driver.ecc(1)),
+}
+
+
+@pytest.mark.parametrize("reason", STATES_AT_START)
+def test_H3_what_is_known_at_start_is_in_the_first_list(make: Make, reason: str) -> None:
+    machine, break_ = STATES_AT_START[reason]
+    node = make(machine)
+    break_(node)
+    node.plugin.start()
+    node.wait_ids({node.uuid(1)})
+    assert [frame.unhealthy for frame in node.frames()] == [{node.uuid(1)}]
+    assert node.said("GPU 1 is unhealthy")["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"), [("hgx-a100-4", "remap-pending"), ("dgx1-v100-8", "retired-pages-pending")]
+)
+def test_H3_what_waits_for_a_reset_at_start_ranks_last_or_counts_by_policy(
+    make: Make, machine: str, reason: str
+) -> None:
+    node = make(machine)
+    if reason == "remap-pending":
+        node.driver.remap(1, "pending")
+    else:
+        node.driver.retire(1, "pending")
+    node.plugin.start()
+    node.said("GPU 1 is rank-last", reason=reason)
+    node.kubelet.wait_for(GPU, unhealthy=0, streams=1)
+    node.configure("health: {remapPending: unhealthy}\n")
+    node.wait_ids({node.uuid(1)})
+
+
+def test_H3_a_plugin_restart_does_not_wash_a_bad_gpu(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 79, effects=False)
+    node.wait_ids({node.uuid(1)})
+    wait_until(lambda: node.uuid(1) in saved(node), what="the sickness in the state file")
+    node.plugin.kill()
+    node.plugin.start()
+    wait_until(lambda: len(node.kubelet.registrations) == 2, what="a registration anew")
+    node.kubelet.wait_for(GPU, healthy=3, unhealthy=1, streams=1)
+    assert node.frames()[-1].unhealthy == {node.uuid(1)}
+    assert {len(f.unhealthy) for f in node.frames() if f.endpoint == node.frames()[-1].endpoint} == {1}
+    assert "remembered from before this process began" in node.lines(message="GPU 1 is unhealthy")[-1]["message"]
+
+
+def test_H3_kubelet_restarts_and_configuration_changes_do_not_wash_it_either(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 79, effects=False)
+    node.wait_ids({node.uuid(1)})
+    node.kubelet.restart()
+    node.kubelet.wait_for(GPU, healthy=3, unhealthy=1, streams=1)
+    assert [frame.unhealthy for frame in node.frames()] == [{node.uuid(1)}]
+    node.configure(EIGHTFOLD)
+    node.wait_ids({f"{node.uuid(1)}::{n}" for n in range(8)})
+    node.configure("resources: {gpus: [{pattern: '*', name: a100}]}\n")
+    node.wait_ids({node.uuid(1)}, resource="nvidia.com/a100")
+
+
+def test_H3_without_a_state_folder_the_driver_alone_is_judged_and_that_is_said(make: Make) -> None:
+    node = make(GPU_4, "--state-dir=/proc/nowhere")
+    node.driver.remap(0, "failure")
+    node.plugin.start()
+    node.wait_ids({node.uuid(0)})
+    assert "judged by the driver's state alone" in node.said("the state file cannot be")["message"]
+    node.driver.xid(1, 79, effects=False)
+    node.wait_ids({node.uuid(0), node.uuid(1)})
+    node.plugin.restart()
+    wait_until(lambda: len(node.kubelet.registrations) == 2, what="a registration anew")
+    node.wait_ids({node.uuid(0)})
+
+
+def test_H3_a_state_file_of_garbage_is_named_and_replaced(make: Make) -> None:
+    node = make()
+    state = node.home / "state"
+    state.mkdir()
+    (state / NAME).write_text("{")
+    node.plugin.start()
+    node.wait_healthy(4)
+    assert node.said("state file: it is no JSON")["path"] == str(state / NAME)
+    node.driver.xid(1, 79)
+    wait_until(lambda: node.uuid(1) in saved(node), what="the sickness in the file")
+
+
+# H4
+
+
+def test_H4_the_table_in_force_is_logged_and_exported_and_changes_without_restart(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    assert "ignored 13, 31, 43" in node.said("Xids in force")["message"]
+    node.wait_metric("xid_class", 1, xid="79", **{"class": "fatal"})
+    node.driver.xid(0, 31)
+    node.driver.xid(1, 79, effects=False)
+    node.wait_ids({node.uuid(1)})
+    node.configure("health: {fatal: [31], ignored: [79], recoverable: [], unknownXid: ignore}\n")
+    node.wait_healthy(4)
+    node.wait_metric("xid_class", 1, xid="79", **{"class": "ignored"})
+    node.wait_metric("xid_class", 1, xid="other", **{"class": "ignored"})
+    node.driver.xid(2, 31)
+    node.wait_ids({node.uuid(2)})
+    node.driver.xid(3, 4711)
+    node.wait_metric("xid_total", 1, uuid=node.uuid(3), xid="4711")
+    assert node.health()[1] == {node.uuid(2)}
+    assert len(node.kubelet.registrations) == 1
+
+
+def test_H4_an_unknown_xid_is_fatal_by_default(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(0, 4711, effects=False)
+    node.wait_ids({node.uuid(0)})
+    assert node.said("GPU 0 is unhealthy", xid=4711)["rule"] == "health.unknownXid"
+
+
+@pytest.mark.parametrize(
+    ("disabled", "enabled", "sick"),
+    [("79", "", {1, 3}), ("xids", "48", {1, 3}), ("xids", "", {3}), ("all", "", set()), ("", "", {0, 1, 3})],
+)
+def test_H4_upstreams_variables_still_work(make: Make, disabled: str, enabled: str, sick: set[int]) -> None:
+    node = make()
+    node.plugin.environment |= {"DP_DISABLE_HEALTHCHECKS": disabled, "DP_ENABLE_HEALTHCHECKS": enabled}
+    node.driver.remap(3, "failure")
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, streams=1)
+    node.driver.xid(0, 79, effects=False)
+    node.driver.xid(1, 48, effects=False)
+    node.wait_metric("xid_total", 1, uuid=node.uuid(1), xid="48")
+    expected = {node.uuid(number) for number in sick}
+    node.wait_ids(expected, set(node.driver.uuids()) - expected)
