@@ -28,7 +28,7 @@ ALWAYS = {
 CDI = {"/var/run/cdi": ("/var/run/cdi", True), "/driver-root": ("/", False)}
 MOUNTED = {"/driver-root": ("/", False), "/dev": ("/dev", True)}
 CONFIGS = {"/etc/gpu-device-plugin/configs": ("", False)}
-MPS_ROOT = {"/run/nvidia/mps": ("/run/nvidia/mps", True), "/dev/shm": ("/run/nvidia/mps/shm", True)}
+MPS_ROOT = {"/mps": ("/run/nvidia/mps", True), "/dev/shm": ("/run/nvidia/mps/shm", True)}
 ALL_GPUS = {"/var/run/nvidia-container-devices/all": ("/dev/null", False)}
 HOST_DEV = {"/driver-root/dev": ("/dev", False)}
 
@@ -161,10 +161,36 @@ def test_permissions_are_there_only_with_the_cluster_door(values: dict[str, Any]
         for name in ("CLUSTER_CONFIG_LABEL", "CLUSTER_EVENTS", "CLUSTER_CONDITION")
         if rendered.all("DaemonSet")
     ) or values.get("labels", {}).get("publish") in {"node", "node-feature"}
-    assert bool(rendered.all("ClusterRole")) == bool(rendered.all("ClusterRoleBinding")) == door
+    roles = rendered.all("ClusterRole") + rendered.all("Role")
+    bindings = rendered.all("ClusterRoleBinding") + rendered.all("RoleBinding")
+    assert bool(roles) == door
+    assert {(r["kind"], r["metadata"]["name"]) for r in roles} == {
+        (b["roleRef"]["kind"], b["roleRef"]["name"]) for b in bindings
+    }
     if rendered.all("DaemonSet"):
         assert rendered.pod["automountServiceAccountToken"] == door
-    for role in rendered.all("ClusterRole"):
+    for role in roles:
         for rule in role["rules"]:
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
             assert not {"secrets", "configmaps"} & set(rule["resources"])
+
+
+@pytest.mark.parametrize(
+    ("values", "permissions"),
+    [
+        ({"cluster": {"configLabel": True}}, {"nodes": {"get", "watch"}}),
+        ({"cluster": {"condition": True}}, {"nodes": {"get", "patch"}, "nodes/status": {"patch"}}),
+        ({"cluster": {"events": True}}, {"pods": {"get"}, "events": {"create"}}),
+        ({"labels": {"publish": "node"}}, {"nodes": {"patch"}}),
+        ({"labels": {"publish": "node-feature"}}, {"nodefeatures": {"create", "patch"}}),
+    ],
+)
+def test_each_switch_asks_for_these_verbs(values: dict[str, Any], permissions: dict[str, set[str]]) -> None:
+    rendered = render(values)
+    found = {
+        resource: set(rule["verbs"])
+        for role in rendered.all("ClusterRole") + rendered.all("Role")
+        for rule in role["rules"]
+        for resource in rule["resources"]
+    }
+    assert found == permissions

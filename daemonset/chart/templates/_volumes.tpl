@@ -23,7 +23,7 @@ What the pod sees of the host: one row a mount, each there because of a fact. As
     {{- $rows = append $rows (dict "name" "cdi" "path" $folder "host" $folder "type" "DirectoryOrCreate" "readOnly" (not $facts.ownCdi)) -}}
   {{- end -}}
   {{- if $facts.mps -}}
-    {{- $rows = append $rows (dict "name" "mps-root" "path" $v.mps.root "host" $v.mps.root "type" "DirectoryOrCreate") -}}
+    {{- $rows = append $rows (dict "name" "mps-root" "path" "/mps" "host" $v.mps.root "type" "DirectoryOrCreate") -}}
     {{- $rows = append $rows (dict "name" "mps-shm" "path" "/dev/shm" "host" (printf "%s/shm" $v.mps.root) "type" "DirectoryOrCreate") -}}
   {{- end -}}
   {{- if and $v.health.injectFile -}}
@@ -104,7 +104,7 @@ What the pod sees of the host: one row a mount, each there because of a fact. As
 {{- $root := .root.Values.mps.root -}}
 {{- $rows := list
   (dict "name" "run" "path" "/run/gpu-device-plugin" "source" (dict "emptyDir" (dict "medium" "Memory" "sizeLimit" "1Mi")))
-  (dict "name" "mps-root" "path" $root "host" $root "type" "DirectoryOrCreate")
+  (dict "name" "mps-root" "path" "/mps" "host" $root "type" "DirectoryOrCreate")
   (dict "name" "mps-shm" "path" "/dev/shm" "host" (printf "%s/shm" $root) "type" "DirectoryOrCreate")
 -}}
 {{- if .facts.mounted -}}
