@@ -96,7 +96,7 @@ def _dispatch(program: str, words: list[str]) -> int:
 def _choose(program: str, words: list[str]) -> tuple[str, list[str]]:
     """The subcommand, and what is left for it: without one, the program's own name decides."""
     if words and (words[0] in {"--help", "-h", "help", "--version"} or not words[0].startswith("-")):
-        if program in PROGRAM_ALIASES and words[0] in {"--help", "-h"}:
+        if program in PROGRAM_ALIASES and words[0] not in SUBCOMMANDS and words[0] not in {"help", "--version"}:
             return PROGRAM_ALIASES[program], words
         return words[0], words[1:]
     return PROGRAM_ALIASES.get(program, "serve"), words

@@ -50,6 +50,13 @@ class RequestError(PluginError):
         self.refusal = refusal
 
 
+class NodeGoneError(RequestError):
+    """The device node of a granted device is not there: what the last scan saw has changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Refusal.FAILED_PRECONDITION)
+
+
 class Trouble(StrEnum):
     """What is wrong with a request to the Kubernetes API; the `result` of its metric."""
 

@@ -23,6 +23,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "nvlink-down": "Reset the GPU; if the link stays down, reseat the bridge or board.",
         "cordoned": "Taken out by hand: remove the entry from health.cordon to bring it back.",
         "injected": "A rehearsal: remove the line from the inject file to end it.",
+        "mps-not-ready": "Run `gpu-device-plugin mps` on the node with the same configuration, and look in its log.",
         "unchecked": "No source of health can be read: see the log for the call that fails and its code.",
     }
 )

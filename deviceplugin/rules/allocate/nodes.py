@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from deviceplugin.model.errors import Refusal, RequestError
+from deviceplugin.model.errors import NodeGoneError, Refusal, RequestError
 from deviceplugin.model.grant import DeviceNode
 from deviceplugin.model.inventory import Handover
 from deviceplugin.rules.allocate.order import Order
@@ -51,16 +51,15 @@ def device_nodes(order: Order) -> tuple[DeviceNode, ...]:
     """Device specs of the container: control nodes that are there, cards, capabilities, IMEX channels.
 
     Raises:
-        RequestError: The node of a granted device is not there.
+        NodeGoneError: The node of a granted device is not there.
     """
     seen, host = order.dev_root.rstrip("/"), order.handover.dev_root.rstrip("/")
     paths = [path for path in CONTROL if order.exists(seen + path)]
     for path in dict.fromkeys(_needed(order)):
         if not order.exists(seen + path):
-            raise RequestError(
+            raise NodeGoneError(
                 f"{order.resource.name}: the device node {host}{path} is gone; "
-                "reload the driver or make the node (nvidia-modprobe -c <minor>), the next scan looks again",
-                Refusal.FAILED_PRECONDITION,
+                "reload the driver or make the node (nvidia-modprobe -c <minor>), a scan looks again now"
             )
         paths.append(path)
     paths += [IMEX_CHANNEL.format(channel) for channel in order.channels]
