@@ -18,6 +18,7 @@ from deviceplugin.daemon import telling
 from deviceplugin.daemon.answers import Answers
 from deviceplugin.daemon.bookkeeping import Bookkeeping
 from deviceplugin.daemon.endpoints import Endpoints
+from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import Outlets
 from deviceplugin.daemon.showing import Showing
@@ -33,7 +34,6 @@ from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ConfigError, NvmlError
 from deviceplugin.model.node import DriverState
 from deviceplugin.nvml.driver import Driver
-from deviceplugin.rules.allocate import allocate
 from deviceplugin.rules.prefer import prefer
 from deviceplugin.web.local import LocalSocket
 
@@ -74,7 +74,7 @@ class Daemon:
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
         self.mps = Standings(self.world, lambda: self.take_in(News()))
-        rules = Rules(allocate=allocate, prefer=prefer)
+        rules = Rules(allocate=looking_again(self.hardware.rescan), prefer=prefer)
         wiring = Wiring(
             rules,
             Bookkeeping(self.ledger, self.granted.set),

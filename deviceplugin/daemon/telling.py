@@ -61,6 +61,8 @@ def snapshot(before: Snapshot, now: Snapshot) -> None:
     _problems(before.node, now.node)
     if now.inventory is not before.inventory:
         _inventory(before, now)
+    if now.inventory.handover.by_index:
+        _order(before.node, now.node)
 
 
 def _driver(before: Node, now: Node) -> None:
@@ -120,6 +122,20 @@ def events(before: EventStatus, now: EventStatus) -> None:
                 "no Xid events of this GPU, it is judged by its states alone: %s",
                 now.refused[uuid],
                 extra={"uuid": uuid},
+            )
+
+
+def _order(before: Node, now: Node) -> None:
+    """Indices that mean another card than before, which containers were given under deviceIDStrategy index."""
+    known = {gpu.uuid: gpu.index for gpu in before.gpus}
+    for gpu in now.gpus:
+        if known.get(gpu.uuid, gpu.index) != gpu.index:
+            log.warning(
+                "GPU %d was GPU %d before: under deviceIDStrategy index a container that starts again may get another "
+                "GPU; set flags.plugin.deviceIDStrategy to uuid, which never changes",
+                gpu.index,
+                known[gpu.uuid],
+                extra={"uuid": gpu.uuid, "pci": gpu.pci},
             )
 
 
