@@ -48,11 +48,16 @@ class Context:
         """The effective configuration."""
         return self.load()
 
-    def load(self) -> Loaded:
-        """Reads the configuration anew: flags and environment as they were at start, the file as it is now."""
+    def load(self, name: str = "") -> Loaded:
+        """Reads the configuration anew: flags and environment as they were at start, the file as it is now.
+
+        Args:
+            name: Which of --config-dir, over --config-name.
+        """
         from deviceplugin.config import load, options
 
-        return load.load(options.given(self._arguments), os.environ)
+        chosen = {"--config-name": name} if name else {}
+        return load.load({**options.given(self._arguments), **chosen}, os.environ)
 
     def open_driver(self) -> Driver:
         """The driver that `--driver` names, not yet initialised: NVML, or a pretend one loaded by name."""

@@ -29,9 +29,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     fresh = bool(os.environ.pop(FRESH, ""))
 
     from deviceplugin.daemon import Daemon, Ending
+    from deviceplugin.daemon.choice import Choice
+
+    choice = Choice(context.load)
+    loaded = choice.begin(context.loaded)
 
     async def live() -> Ending:
-        return await Daemon(context.loaded, context.load, driver, fresh=fresh).run()
+        return await Daemon(loaded, choice, driver, fresh=fresh).run()
 
     ending = asyncio.run(live())
     if ending is Ending.REPLACE:

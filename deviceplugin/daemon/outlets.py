@@ -6,35 +6,45 @@ None of it is needed to serve. It begins when the first list is out, and its mod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from deviceplugin.board import Board
-from deviceplugin.config.document import Config
-from deviceplugin.ledger import Ledger
+from deviceplugin.model.health import Transition
+
+if TYPE_CHECKING:
+    from deviceplugin.daemon.clusterdoor import ClusterDoor
+    from deviceplugin.daemon.supervisor import Daemon
 
 HEAD_START = 0.2
 """Seconds that registration has for itself."""
 
 
 class Outlets:
-    """Runs the outlets that the configuration asks for.
+    """Runs the outlets that the configuration asks for, and follows it when it changes."""
 
-    Args:
-        board: The snapshots.
-        config: The configuration in force.
-        host_root: Where the host's /sys is seen.
-        ledger: Counts what is published and what fails.
-    """
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._early: list[Transition] = []
+        self._door: ClusterDoor | None = None
 
-    def __init__(self, board: Board, config: Callable[[], Config], host_root: str, ledger: Ledger) -> None:
-        self._board = board
-        self._config = config
-        self._host_root = host_root
-        self._ledger = ledger
+    def turned(self, transition: Transition) -> None:
+        """Takes in a change of health; what stood at the start waits for the door to open."""
+        if self._door is not None:
+            self._door.turned(transition)
+        elif self._daemon.config.cluster.events:
+            self._early.append(transition)
 
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.sleep(HEAD_START)
+        from deviceplugin.daemon.clusterdoor import ClusterDoor
         from deviceplugin.daemon.labelling import FileLabels
 
-        await FileLabels(self._board, self._config, self._host_root, self._ledger).run()
+        daemon = self._daemon
+        labels = FileLabels(daemon.board, lambda: daemon.config, daemon.world.host_root, daemon.ledger)
+        self._door = ClusterDoor(daemon)
+        for transition in self._early:
+            self._door.turned(transition)
+        self._early.clear()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(labels.run(), name="labels")
+            group.create_task(self._door.run(), name="cluster")

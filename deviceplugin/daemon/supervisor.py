@@ -17,6 +17,7 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.daemon import telling
 from deviceplugin.daemon.answers import Answers
 from deviceplugin.daemon.bookkeeping import Bookkeeping
+from deviceplugin.daemon.choice import Choice
 from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
@@ -57,18 +58,18 @@ class Daemon:
 
     Args:
         loaded: The configuration at start.
-        reload: Loads the configuration anew; ConfigError leaves the present one in force.
+        choice: Loads the configuration anew; ConfigError leaves the present one in force.
         driver: NVML, or a pretend one.
         fresh: This process was begun to load a new driver library: a mismatch now is no reason for yet another.
     """
 
-    def __init__(self, loaded: Loaded, reload: Callable[[], Loaded], driver: Driver, *, fresh: bool = False) -> None:
+    def __init__(self, loaded: Loaded, choice: Choice, driver: Driver, *, fresh: bool = False) -> None:
         self.ledger = Ledger()
         self.board = Board()
         self.watcher = Watcher()
         self.granted = asyncio.Event()
         """Set by each granted Allocate."""
-        self._reload = reload
+        self._choice = choice
         self._fresh = fresh
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
@@ -85,6 +86,7 @@ class Daemon:
         self._reload_now, self._save_now, self._inject_now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._told = self.board.current
         self._published = False
+        self._outlets = Outlets(self)
         self.refused = ""
         """Why the newest configuration was not taken in; empty when it was."""
 
@@ -123,10 +125,7 @@ class Daemon:
                     "injections": self._run_injections(),
                     "mps": self.mps.run(self.board),
                     "showing": self._aside("metrics and status page", showing.run),
-                    "outlets": self._aside(
-                        "labels and cluster",
-                        Outlets(self.board, lambda: self.config, self.world.host_root, self.ledger).run,
-                    ),
+                    "outlets": self._aside("labels and cluster", self._outlets.run),
                 }.items()
             ]
             ending = await self._ending
@@ -143,6 +142,13 @@ class Daemon:
         if not self._ending.done():
             self._ending.set_result(ending)
 
+    def choose(self, name: str) -> None:
+        """Takes the configuration of that name from now on; of none: what flags and fallbacks say."""
+        if name != self._choice.wanted:
+            log.info("the node label chooses the configuration %r", name)
+            self._choice.wanted = name
+            self.request_reload()
+
     def request_reload(self) -> None:
         """Asks for the configuration to be loaded anew; several requests become one."""
         self._reload_now.set()
@@ -153,6 +159,7 @@ class Daemon:
         telling.news(news)
         for transition in news.transitions:
             self.ledger.turn(transition)
+            self._outlets.turned(transition)
         if news.transitions:
             self._save_now.set()
         if (before.node, before.health, before.config) == (now.node, now.health, now.config) and (
@@ -219,8 +226,9 @@ class Daemon:
 
     async def _load_anew(self) -> None:
         try:
-            loaded = await asyncio.to_thread(self._reload)
+            loaded = await asyncio.to_thread(self._choice.load)
             if loaded == self.world.loaded:
+                await asyncio.to_thread(self._choice.took, self.config.daemon.state_dir)
                 return
             self.world.compiled(loaded)
             flaws = await self.hardware.provisions.provide(self.world.node, lambda: loaded.config)
@@ -238,6 +246,7 @@ class Daemon:
         self.ledger.stamp("config")
         telling.configuration(loaded)
         self.take_in(news)
+        await asyncio.to_thread(self._choice.took, self.config.daemon.state_dir)
         self.endpoints.configure(EndpointSettings.of(loaded.config.kubelet))
         self._inject_now.set()
         await self._follow_release()
