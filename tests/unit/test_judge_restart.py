@@ -108,6 +108,16 @@ def test_h3_a_lost_card_is_remembered_and_its_return_is_seen() -> None:
     assert again.sick == {}
 
 
+def test_h3_a_lost_card_that_answers_after_a_reboot_or_an_upgrade_is_back() -> None:
+    ward = Ward()
+    ward.scan(card(0, lost=True), card(1))
+    assert remember(ward.state) != ()
+    again = revived(ward, "boot-2")
+    again.hear(good(), 60)
+    assert again.sick == {}
+    assert remember(again.state) == ()
+
+
 def test_h3_what_is_declared_or_vanished_is_not_remembered_and_garbage_is_not_taken_up() -> None:
     ward = Ward()
     ward.configure(cordon=(Cordon(0),))

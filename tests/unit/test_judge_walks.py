@@ -211,7 +211,7 @@ EXPECTED = {
         (Phase.RESET, Signal.CLEARED): Phase.BETTER,
         (Phase.RESET, Signal.MUTE): Phase.BETTER,
     },
-    Kind.LOST: BETTER_AND_AGAIN | {(Phase.SICK, Signal.BACK): Phase.BETTER},
+    Kind.LOST: BETTER_AND_AGAIN | {(Phase.SICK, Signal.BACK): Phase.BETTER, (Phase.RESET, Signal.BACK): Phase.BETTER},
     Kind.CORDONED: {(Phase.SICK, Signal.LIFTED): Phase.WELL},
     Kind.INJECTED: {(Phase.SICK, Signal.LIFTED): Phase.WELL},
     Kind.UNCHECKED: {(Phase.SICK, Signal.LIFTED): Phase.WELL},

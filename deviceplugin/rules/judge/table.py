@@ -83,7 +83,11 @@ TABLE: Mapping[Kind, _Steps] = MappingProxyType(
             (Phase.SICK, Signal.CLEARED): Phase.BETTER,
             (Phase.RESET, Signal.CLEARED): Phase.BETTER,
         },
-        Kind.LOST: {**_AGAIN, (Phase.SICK, Signal.BACK): Phase.BETTER},
+        Kind.LOST: {
+            **_AGAIN,
+            (Phase.SICK, Signal.BACK): Phase.BETTER,
+            (Phase.RESET, Signal.BACK): Phase.BETTER,
+        },
         Kind.CORDONED: _DECLARED,
         Kind.INJECTED: _DECLARED,
         Kind.UNCHECKED: _DECLARED,
