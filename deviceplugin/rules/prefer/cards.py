@@ -76,6 +76,12 @@ class Cards:
         """All NVLink widths, widest first; 0, no link, is the last."""
         return tuple(sorted({0, *chain.from_iterable(self.nvlink)}, reverse=True))
 
+    @cached_property
+    def even(self) -> bool:
+        """All are linked alike, or none is: sets of one size do not differ in NVLink."""
+        widths = {self.nvlink[a][b] for a, b in combinations(range(self.count), 2)}
+        return len(widths) <= 1 and len(self.domains) in (1, self.count)
+
     def _groups(self, labels: Sequence[int | None]) -> tuple[int, ...]:
         masks: dict[int | None, int] = {}
         for label, bit in zip(labels, self.bits, strict=True):

@@ -6,9 +6,10 @@ Of cards of one kind only how many are taken matters, so only the lowest of each
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import compress, pairwise
 
 from deviceplugin.rules.prefer.cards import Cards, Matrix, Rule
 from deviceplugin.rules.prefer.kinds import Kind
@@ -20,7 +21,8 @@ LARGEST = 16
 DOMAINS, SMALLEST = 1 << 48, 1 << 32
 """Worth of an untouched domain, and of a link in the narrowest pair, beside the sum of links."""
 
-Read = Callable[[int], int]
+Read = Callable[[Sequence[int]], Iterable[int]]
+"""From sets to their values of a criterion."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,36 +73,46 @@ def choose(cards: Cards, kinds: Sequence[Kind], tables: Tables, wish: Wish) -> C
 def best(cards: Cards, tables: Tables, wish: Wish, sets: Sequence[int]) -> Choice:
     """The best of some sets: each criterion keeps the best of those that the ones before it left."""
     decided = Rule.ONLY
-    for rule, value in _criteria(cards, tables, wish):
+    for rule, read in _criteria(cards, tables, wish):
         if len(sets) == 1:
             break
-        marks = list(map(value, sets))
+        marks = list(read(sets))
         top = max(marks)
         if marks.count(top) < len(marks):
             decided = _link_rule(top, marks) if rule is Rule.SUM_NVLINK else rule
-            sets = [mask for mask, mark in zip(sets, marks, strict=True) if mark == top]
+            sets = list(compress(sets, map(top.__eq__, marks)))
     return Choice(sets[0], decided) if len(sets) == 1 else Choice(cards.first(sets), Rule.INDEX)
 
 
 def _criteria(cards: Cards, tables: Tables, wish: Wish) -> Iterator[tuple[Rule, Read]]:
     """Criteria in order, without those that tell nothing apart; rules 1 to 3 are one."""
-    available = wish.available
-    yield Rule.SUM_NVLINK, tables.links.__getitem__
-    if available is not None and len(cards.domains) > 1:
-        yield Rule.LEFT_DOMAINS, lambda mask: tables.domain_blocks[available ^ mask]
+    available, links = wish.available, not (wish.size and cards.even)
+    if links:
+        yield Rule.SUM_NVLINK, _of(tables.links)
+        if available is not None and len(cards.domains) > 1:
+            yield Rule.LEFT_DOMAINS, _of_rest(tables.domain_blocks, available)
     if wish.load is not None:
-        yield Rule.LOAD, _lightness(cards, wish.load)
+        yield Rule.LOAD, partial(map, _lightness(cards, wish.load))
     if len(cards.numas) > 1:
-        yield Rule.NUMA, tables.numa.__getitem__
+        yield Rule.NUMA, _of(tables.numa)
         if available is not None:
-            yield Rule.LEFT_NUMA, lambda mask: tables.numa_blocks[available ^ mask]
-    yield Rule.PCIE, tables.pcie.__getitem__
+            yield Rule.LEFT_NUMA, _of_rest(tables.numa_blocks, available)
+    yield Rule.PCIE, _of(tables.pcie)
     if available is not None:
-        yield Rule.LEFT_NVLINK, lambda mask: tables.nvlink[available ^ mask]
-        yield Rule.LEFT_PCIE, lambda mask: tables.pcie[available ^ mask]
+        if links:
+            yield Rule.LEFT_NVLINK, _of_rest(tables.nvlink, available)
+        yield Rule.LEFT_PCIE, _of_rest(tables.pcie, available)
 
 
-def _lightness(cards: Cards, load: Sequence[int]) -> Read:
+def _of(values: Sequence[int]) -> Read:
+    return partial(map, values.__getitem__)
+
+
+def _of_rest(values: Sequence[int], available: int) -> Read:
+    return lambda sets: map(values.__getitem__, map(available.__xor__, sets))
+
+
+def _lightness(cards: Cards, load: Sequence[int]) -> Callable[[int], int]:
     return lambda mask: -sum(load[i] for i in cards.members(mask))
 
 
@@ -115,21 +127,21 @@ def _link_rule(best: int, marks: Sequence[int]) -> Rule:
 def _sets(cards: Cards, kinds: Sequence[Kind], wish: Wish) -> list[int]:
     """Masks of the wished size that hold what is forced and only candidates, and of each kind the lowest."""
     heaps = [_heap(cards, kind, wish) for kind in kinds]
-    least = sum(start.bit_count() for start, *_ in heaps)
-    most = least + sum(len(heap) - 1 for heap in heaps)
+    # Two halves meet in the middle: hardly any set is put together that is not wanted.
+    one, other = _by_size(heaps[::2]), _by_size(heaps[1::2])
+    return [a | b for size, sets in one.items() for b in other.get(wish.size - size, ()) for a in sets]
+
+
+def _by_size(heaps: Sequence[list[int]]) -> dict[int, list[int]]:
+    """Sets that take some of each heap, by their size."""
     found: dict[int, list[int]] = {0: [0]}
     for heap in heaps:
-        own = heap[0].bit_count()
-        least -= own
-        most -= own + len(heap) - 1
         grown: dict[int, list[int]] = {}
-        for taken, sets in found.items():
-            low, high = max(0, wish.size - taken - own - most), min(len(heap) - 1, wish.size - taken - own - least)
-            for number in range(low, high + 1):
-                more = heap[number]
-                grown.setdefault(taken + own + number, []).extend([mask | more for mask in sets])
+        for size, sets in found.items():
+            for more in heap:
+                grown.setdefault(size + more.bit_count(), []).extend([mask | more for mask in sets])
         found = grown
-    return found[wish.size]
+    return found
 
 
 def _heap(cards: Cards, kind: Kind, wish: Wish) -> list[int]:
