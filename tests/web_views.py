@@ -96,6 +96,9 @@ def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger
     ledger.time("allocation", 0.0006)
     ledger.time("preferred", 0.0002)
     ledger.count("nvml_errors", "nvmlDeviceGetMemoryInfo", "3")
+    ledger.count("labels", "file", "written")
+    ledger.count("cluster_requests", "patch node", "success", by=2)
+    ledger.count("cluster_events", "sent")
     for one in sick:
         ledger.count("xid", one.uuid, "79")
         ledger.turn(

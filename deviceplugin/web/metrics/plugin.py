@@ -223,6 +223,14 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         lambda view: [((), view.snapshot.health.checked)],
     ),
     _counter("nvml_errors_total", "NVML calls that failed, by call and return code.", ("call", "code"), "nvml_errors"),
+    _counter("labels_total", "Times that node labels were written, by place and result.", ("sink", "result"), "labels"),
+    _counter(
+        "cluster_requests_total",
+        "Requests to the Kubernetes API, by result.",
+        ("request", "result"),
+        "cluster_requests",
+    ),
+    _counter("cluster_events_total", "Kubernetes events about health, by result.", ("result",), "cluster_events"),
     _gauge(
         "node_state",
         "1 for the states that hold, one of the driver and one of the offer, 0 for the others.",
