@@ -58,7 +58,7 @@ def _at_home(cards: Cards, plan: Plan, wish: Wish, homes: Sequence[int]) -> Choi
     windows = (Window(wish.size, wish.size, floor) for floor in cards.widths)
     founds = ([sweep(some, units, window, None)[0] for some in taking] for window in windows)
     found = [one[wish.size,] for one in next(filter(any, founds)) if one]
-    worth, mask, second = reduce(lambda old, new: better(old, *new), found)
+    worth, mask, second = reduce(better, found)
     if second != NONE:
         return Choice(mask, units.told_by(worth, second))
     forced = wish.forced.bit_count()

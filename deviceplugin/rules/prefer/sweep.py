@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul, sub
 
-from deviceplugin.rules.prefer.scale import End, Scale
+from deviceplugin.rules.prefer.scale import Scale
 from deviceplugin.rules.prefer.takes import NONE, Take
 
 State = tuple[int, ...]
@@ -50,13 +50,11 @@ class Bounds:
     """By number of the last step of a block."""
 
 
-def better(old: Best | None, worth: int, mask: int, second: int) -> Best:
+def better(old: Best, new: Best) -> Best:
     """The better of two ways to one state, and the runner-up of both."""
-    if old is None:
-        return worth, mask, second
-    if (worth, mask) > old[:2]:
-        return worth, mask, max(old[0], second)
-    return (old[0], old[1], worth) if worth > old[2] else old
+    if new[:2] > old[:2]:
+        return new[0], new[1], max(old[0], new[2])
+    return (old[0], old[1], new[0]) if new[0] > old[2] else old
 
 
 def sweep(taking: Sequence[Take], units: Scale, window: Window, bounds: Bounds | None) -> tuple[dict[State, Best], int]:
@@ -74,10 +72,11 @@ def sweep(taking: Sequence[Take], units: Scale, window: Window, bounds: Bounds |
             if window.floor:
                 high = _wide_enough(take, state, high, window.floor)
             for number, after, gain in _moves(take, units, state, range(low, high + 1)):
-                new = worth + gain
-                loss = take.other[number]
-                runner = max(second + gain if second != NONE else NONE, new - loss if loss != NONE else NONE)
-                reached[after] = better(reached.get(after), new, mask | take.masks[number], runner)
+                new, runner, loss = worth + gain, NONE if second == NONE else second + gain, take.other[number]
+                if loss != NONE and new - loss > runner:
+                    runner = new - loss
+                old, own = reached.get(after), (new, mask | take.masks[number], runner)
+                reached[after] = own if old is None else better(old, own)
         if bounds is not None and at in bounds.after:
             lost = max(lost, _drop(reached, units, bounds.best, bounds.after[at], window.low))
         looked_at += len(reached) * (take.step.groups + OWN)
@@ -102,21 +101,17 @@ def _moves(take: Take, units: Scale, state: State, numbers: range) -> Iterator[t
     for group, number in zip(step.into, state, strict=True):
         base[group] += number
     mine = base[step.own]
+    ends = [
+        (end, take.available + sum(take.here[group] for group in groups), sum(state[group] for group in groups))
+        for end, groups in ((units.domain_end, step.domain), (units.numa_end, step.numa))
+        if groups is not None
+    ]
     for number in numbers:
         gain = take.worth[number - take.least] + number * linked + (available - number) * left
-        if step.domain is not None:
-            gain += _closed(take, state, step.domain, number, units.domain_end)
-        if step.numa is not None:
-            gain += _closed(take, state, step.numa, number, units.numa_end)
+        for end, here, taken in ends:
+            gain += end.blocks[here - taken - number] if taken + number else end.blocks[here] + end.untouched
         base[step.own] = mine + number
         yield number - take.least, tuple(base), gain
-
-
-def _closed(take: Take, state: State, groups: Sequence[int], number: int, end: End) -> int:
-    """Worth of a domain or node of which nothing more is to come."""
-    taken = number + sum(state[group] for group in groups)
-    here = take.available + sum(take.here[group] for group in groups)
-    return end.blocks[here - taken] if taken else end.blocks[here] + end.untouched
 
 
 def _drop(reached: dict[State, Best], units: Scale, best: int, after: Worths, size: int) -> int:
