@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,16 @@ def kept(fake: FakeMps, root: Places) -> Iterator[Keeper]:
 
 def applied(root: Places) -> MpsPlan:
     return standing.applied(root, GPU, "/nowhere")
+
+
+def following(kept: Keeper, then: Callable[[], object]) -> Callable[[], object]:
+    """The keeper's next round, and what is asked after it."""
+
+    def round_() -> object:
+        kept.follow(PLAN, "abc")
+        return then()
+
+    return round_
 
 
 # where things are
@@ -154,7 +164,7 @@ def test_a_daemon_that_dies_is_not_ready_and_begun_again(
     kept.follow(PLAN, "abc")
     assert ready.read(root.of(GPU)) is None
     assert "the control daemon ended by itself, exit code -9; trying again in 0.1 s" in caplog.text
-    wait_until(lambda: (kept.follow(PLAN, "abc"), ready.read(root.of(GPU)))[1], what="a fresh daemon")
+    wait_until(following(kept, lambda: ready.read(root.of(GPU))), what="a fresh daemon")
     assert applied(root) == PLAN
 
 
@@ -163,12 +173,12 @@ def test_a_daemon_that_does_not_start_is_tried_with_longer_and_longer_pauses(
 ) -> None:
     monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
     fake.behave(refuse=True)
-    wait_until(lambda: (kept.follow(PLAN, "abc"), "in 0.04 s" in caplog.text)[1], what="three attempts")
+    wait_until(following(kept, lambda: "in 0.04 s" in caplog.text), what="three attempts")
     assert "in 0.01 s" in caplog.text
     assert "in 0.02 s" in caplog.text
     assert ready.read(root.of(GPU)) is None
     fake.behave()
-    wait_until(lambda: (kept.follow(PLAN, "abc"), ready.read(root.of(GPU)))[1], what="the daemon")
+    wait_until(following(kept, lambda: ready.read(root.of(GPU))), what="the daemon")
 
 
 def test_a_daemon_that_insists_on_another_percentage_is_never_ready(
@@ -271,7 +281,7 @@ def test_a_kernel_that_refuses_is_told_with_the_remedy(tmp_path: Path, monkeypat
             return len(self.calls) - 1
 
     libc = Libc()
-    monkeypatch.setattr(shm.ctypes, "CDLL", lambda *_args, **_more: libc)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_args, **_more: libc)
     assert shm.mount(tmp_path / "shm") is True
     assert libc.calls == [(b"shm", str(tmp_path / "shm").encode(), b"tmpfs", 0x20000E, b"size=65536k")]
     with pytest.raises(MpsError, match=r"a tmpfs cannot be mounted at .*; run this container privileged"):
