@@ -11,17 +11,18 @@ from os.path import exists
 from typing import TypeVar
 
 from deviceplugin.daemon import telling
+from deviceplugin.daemon.checking import READ_DEADLINE, SOURCE, Checking
 from deviceplugin.daemon.provisions import Provisions
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.sickness import boot_identity
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, DriverReloaded, Evidence, TakenUp, Tick
+from deviceplugin.model.evidence import DriverReloaded, Evidence, TakenUp, Tick
 from deviceplugin.model.node import DriverState, Node, Problem
 from deviceplugin.model.vitals import Event, Load
-from deviceplugin.nvml.codes import DOWN, Code
+from deviceplugin.nvml.codes import DOWN
 from deviceplugin.nvml.driver import Driver
-from deviceplugin.nvml.events import EventStatus, EventThread, openable
+from deviceplugin.nvml.events import EventStatus, EventThread
 from deviceplugin.nvml.failure import without_driver
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
@@ -36,14 +37,9 @@ FIRST_PAUSE = 0.5
 RENEWALS = 2.0
 """Rescan intervals between two attempts to find a card that stays lost."""
 SCAN_DEADLINE = 60.0
-READ_DEADLINE = 10.0
 AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
 """States in which the driver may have been loaded anew unseen."""
-UNUSABLE = frozenset({DriverState.NO_DRIVER, DriverState.FAILING, DriverState.MISMATCH})
-"""States in which there may be GPUs whose health nobody can check."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
-STATES = "states"
-"""Source of health: the states that are read on an interval."""
 
 
 class Hardware:
@@ -61,6 +57,7 @@ class Hardware:
         self._changed = changed
         self._vitals = Vitals(driver)
         self._worker = Worker("nvml-probe", deadline=SCAN_DEADLINE)
+        self._checking = Checking(driver, self._vitals, self._worker)
         self._loop = asyncio.get_running_loop()
         self._heard_before = EventStatus()
         self._events = EventThread(driver, self._from_thread(self._heard), self._from_thread(self._status))
@@ -102,19 +99,13 @@ class Hardware:
 
     async def read(self) -> None:
         """Reads the health states of all cards, and lets time pass for the judge."""
-        node = self._world.node
-        if node.state is DriverState.READY:
-            try:
-                readings = await self._worker.submit(partial(self._vitals.read_states, node), deadline=READ_DEADLINE)
-            except NvmlError as error:
-                self._told_failure(STATES, error)
-                self._witness(ChecksFailed(STATES, str(error), openable=await self._openable(error, node)))
-            else:
-                self._told.discard(STATES)
-                self._witness(ChecksWorked(STATES), *readings)
-        elif node.state in UNUSABLE:
-            self._witness(ChecksFailed(STATES, node.detail))
-        self._witness(Tick())
+        seen = await self._checking.read(self._world.node)
+        if seen.error is not None:
+            self._told_failure(SOURCE, seen.error)
+        else:
+            self._told.discard(SOURCE)
+            self._count_problems(seen.problems)
+        self._witness(*seen.evidence, Tick())
 
     async def sample(self, *, per_link: bool) -> None:
         """One pass over the load of all cards."""
@@ -225,6 +216,7 @@ class Hardware:
     def _heard(self, event: Event) -> None:
         if event.xid is not None:
             self._ledger.count("xid", event.uuid or "", str(event.xid))
+            self._ledger.stamp(f"xid {event.uuid or ''} {event.xid}")
         self._witness(event)
 
     def _status(self, status: EventStatus) -> None:
@@ -244,15 +236,6 @@ class Hardware:
             self._told.add(source)
             if error.code in DOWN:
                 self._scan_now.set()
-
-    async def _openable(self, error: NvmlError, node: Node) -> bool | None:
-        """Whether the device nodes can be opened; unknown where a call hangs, since opening might hang as well."""
-        if error.code == Code.TIMEOUT:
-            return None
-        try:
-            return await self._worker.submit(partial(openable, self._driver.host_root, node.gpus))
-        except NvmlError:
-            return None
 
     def _count(self, error: NvmlError) -> None:
         self._ledger.count("nvml_errors", error.call or "call", str(error.code))
@@ -279,7 +262,7 @@ class Hardware:
         return call
 
 
-_DOING = {"scan": "scanning the node", STATES: "reading the health states"}
+_DOING = {"scan": "scanning the node", SOURCE: "reading the health states"}
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:
