@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from httpx2 import HTTPError, HTTPStatusError, Timeout, TimeoutException
@@ -14,7 +13,7 @@ from lightkube import ApiError, AsyncClient
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.types import PatchType
-from msgspec import convert
+from msgspec import Struct, convert
 
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ClusterError, Trouble
@@ -38,8 +37,7 @@ _SERVER_ERROR = 500
 NodeFeature = create_namespaced_resource("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature", "nodefeatures")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Struct, frozen=True):
     """What is read of a Node object."""
 
     version: str

@@ -7,8 +7,9 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from deviceplugin.cluster.api import Api
 from deviceplugin.cluster.pauses import Pauses
@@ -34,8 +35,7 @@ _REASONS: Mapping[Verdict, tuple[str, str]] = {
 """Verdict -> type and reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The object an event is about."""
 
     kind: str
@@ -120,12 +120,13 @@ class EventReporter:
                 await self._api.create_event(event(transition, named, self._api.node))
             except ClusterError as error:
                 # A pod that is gone needs no event; what the API refuses now it refuses again.
-                hopeless = error.trouble in {Trouble.MISSING, Trouble.REFUSED, Trouble.FORBIDDEN}
-                pause = 0.0 if error.trouble is Trouble.MISSING else self._pauses.failed(error)
-                if hopeless or time.time() + pause > transition.at + PATIENCE:
+                if error.trouble is Trouble.MISSING:
                     self._ledger.count("cluster_events", "dropped")
                     return
-                await asyncio.sleep(pause)
+                await asyncio.sleep(self._pauses.failed(error))
+                if error.trouble in {Trouble.REFUSED, Trouble.FORBIDDEN} or time.time() > transition.at + PATIENCE:
+                    self._ledger.count("cluster_events", "dropped")
+                    return
             else:
                 self._pauses.worked()
                 self._ledger.count("cluster_events", "sent")

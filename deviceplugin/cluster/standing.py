@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from deviceplugin.cluster.api import Api
 from deviceplugin.model.health import Sickness
@@ -18,8 +19,7 @@ MANAGER = "gpu-device-plugin-health"
 _LONGEST = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is to be written."""
 
     status: str
