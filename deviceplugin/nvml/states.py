@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pynvml
+from msgspec.structs import replace
 
-from deviceplugin.model.node import Gpu, Node
+from deviceplugin.model.node import Gpu, Node, Problem
 from deviceplugin.model.vitals import Reading
 from deviceplugin.nvml.api import Handle, NvmlApi
 from deviceplugin.nvml.inquiry import Inquiry
@@ -18,6 +19,21 @@ from deviceplugin.nvml.recall import Recall
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 _VOLATILE = pynvml.NVML_VOLATILE_ECC
+
+
+def silent(readings: Iterable[Reading]) -> Mapping[str, Problem]:
+    """Cards that gave no answer at all to the questions put to them, by UUID, with the first question that failed.
+
+    A card that is lost has said so, and one that has none of the states has no question to answer.
+    """
+    mute = (reading for reading in readings if reading.alive is None and not _spoke(reading))
+    failed = ((reading.uuid, next((p for p in reading.problems if p.code), None)) for reading in mute)
+    return {uuid: problem for uuid, problem in failed if problem is not None}
+
+
+def _spoke(reading: Reading) -> bool:
+    known = (reading.remap_supported, reading.recovery_action, reading.retired_pending, reading.volatile_uncorrectable)
+    return any(fact is not None for fact in known)
 
 
 class StateReader:

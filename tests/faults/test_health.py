@@ -1,5 +1,6 @@
 """Faults of health, H1 to H11: what operators have seen, and what must happen instead, through the whole process."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -335,3 +336,324 @@ def test_H4_upstreams_variables_still_work(make: Make, disabled: str, enabled: s
     node.wait_metric("xid_total", 1, uuid=node.uuid(1), xid="48")
     expected = {node.uuid(number) for number in sick}
     node.wait_ids(expected, set(node.driver.uuids()) - expected)
+
+
+# H5
+
+
+POLICIES: dict[str, tuple[str, str, str, Callable[[AilingNode], None]]] = {
+    "remapPending": (GPU_4, "rank-last", "remap-pending", lambda node: node.driver.remap(1, "pending")),
+    "remapFailure": (GPU_4, "unhealthy", "remap-failure", lambda node: node.driver.remap(1, "failure")),
+    "recoveryAction": (GPU_4, "unhealthy", "recovery-action", lambda node: node.driver.recovery(1, 1)),
+    "nvlink": ("hgx-h100-8", "rank-last", "nvlink-down", lambda node: node.driver.link(1, 0, up=False)),
+    "fabric": ("hgx-h100-8", "rank-last", "fabric", lambda node: node.driver.fabric(1, "in-progress")),
+    "ecc": ("dgx1-v100-8", "unhealthy", "ecc-uncorrectable", lambda node: node.driver.ecc(1)),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_H5_states_count_by_a_policy_that_can_be_set(make: Make, policy: str) -> None:
+    machine, default, reason, break_ = POLICIES[policy]
+    node = make(machine)
+    node.plugin.start()
+    node.kubelet.wait_for(GPU, unhealthy=0, streams=1)
+    break_(node)
+    node.said(f"GPU 1 is {default}", reason=reason, uuid=node.uuid(1), rule=f"health.{policy}")
+    more = "" if policy != "ecc" else ", fatal: [62]"
+    node.configure(f"health: {{{policy}: ignore{more}}}\n")
+    wait_until(lambda: not node.status()["gpus"][1]["causes"], what="nothing to count under the policy ignore")
+    node.wait_ids(set())
+    node.configure(f"health: {{{policy}: unhealthy{more}}}\n")
+    node.wait_ids({node.uuid(1)})
+    assert reason in {cause["reason"] for cause in node.status()["gpus"][1]["causes"]}
+
+
+def test_H5_a_gpu_that_is_ranked_last_is_healthy_and_taken_last(make: Make) -> None:
+    node = make()
+    node.driver.remap(0, "pending")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.wait_metric("ranked_last", 1, uuid=node.uuid(0), reason="remap-pending")
+    first = node.admit("three", 3)
+    assert set(first.all_ids) == {node.uuid(number) for number in (1, 2, 3)}
+    assert node.admit("one").all_ids == (node.uuid(0),)
+
+
+def test_H5_an_ecc_event_counts_where_rows_are_not_remapped_until_a_reset(make: Make) -> None:
+    node = make("dgx1-v100-8")
+    node.plugin.start()
+    node.wait_healthy(8)
+    node.driver.ecc(1, "corrected", 100)
+    node.driver.ecc(2)
+    node.wait_ids({node.uuid(2)})
+    node.driver.reset(2, force=True)
+    node.wait_healthy(8)
+
+
+def test_H5_volatile_ecc_errors_do_not_count_where_rows_are_remapped(make: Make) -> None:
+    node = make()
+    node.driver.ecc(2)
+    node.plugin.start()
+    node.wait_healthy(4)
+    assert node.frames()[0].unhealthy == frozenset()
+
+
+# H6
+
+
+def test_H6_a_transition_is_one_log_line_one_metric_and_one_line_of_the_status_page(make: Make) -> None:
+    node = make(GPU_4, "--health-quiet-period=1s")
+    node.plugin.start()
+    node.wait_healthy(4)
+    before = time.time()
+    node.driver.xid(1, 94)
+    node.wait_ids({node.uuid(1)})
+    node.wait_metric("unhealthy", 1, uuid=node.uuid(1), reason="xid-94")
+    assert before - 1 < (node.metric("unhealthy_since_timestamp_seconds", uuid=node.uuid(1)) or 0) < time.time() + 1
+    node.wait_healthy(4)
+    node.wait_metric("health_transitions_total", 1, uuid=node.uuid(1), to="healthy", reason="xid-94")
+    assert node.metric("unhealthy", uuid=node.uuid(1)) is None
+    page = node.status()["transitions"]
+    assert len(page) == 2
+    for shown, to in zip(page, ("healthy", "unhealthy"), strict=True):
+        assert node.metric("health_transitions_total", uuid=node.uuid(1), to=to, reason="xid-94") == 1
+        (line,) = node.lines(message=f"GPU 1 is {to}")
+        same = {key: line[key] for key in ("uuid", "pci", "reason", "rule", "xid")}
+        assert same == {key: shown[key] for key in same}
+        assert (same["uuid"], same["xid"], same["rule"]) == (node.uuid(1), 94, "health.recoverable")
+        assert same["pci"].endswith(":00.0")
+        assert shown["detail"] in line["message"]
+        assert before - 1 < shown["at"] < time.time() + 1
+
+
+# H7
+
+
+def test_H7_event_waits_that_fail_again_and_again_neither_spin_nor_flood_nor_condemn(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.fault("nvmlEventSetWait_v2", code=UNKNOWN)
+    said = node.said("health source 'events' cannot be read")["message"]
+    assert "this plugin's own access to the driver is at fault" in said
+    assert "nvmlEventSetWait_v2 answered UNKNOWN (999)" in said
+    used = cpu_seconds(node)
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 1, what="a second of failures", interval=0.1)
+    assert cpu_seconds(node) - used < 0.6
+    assert len(node.lines(message="nvmlEventSetWait_v2")) <= 3
+    assert [frame.unhealthy for frame in node.frames()] == [frozenset()]
+    node.driver.clear()
+    node.said("Xid events are heard again")
+    node.said("health source 'events' can be read again")
+    node.driver.xid(1, 79)
+    node.wait_ids({node.uuid(1)})
+
+
+def cpu_seconds(node: AilingNode) -> float:
+    fields = Path(f"/proc/{node.plugin.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_H7_the_hardware_is_blamed_where_one_card_alone_does_not_answer(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    for call in ("nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues"):
+        node.driver.fault(call, gpu=1, code=UNKNOWN)
+    node.wait_ids({node.uuid(1)})
+    assert "the hardware is at fault" in node.said("health source 'states'")["message"]
+    assert node.said("GPU 1 is unhealthy")["reason"] == "unanswering"
+    node.driver.clear()
+    node.wait_healthy(4)
+
+
+@pytest.mark.parametrize("nodes", ["there", "missing"])
+def test_H7_the_plugins_own_access_is_blamed_where_all_cards_answer_the_same(make: Make, nodes: str) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    if nodes == "missing":
+        for path in (node.root / "dev").glob("nvidia[0-9]"):
+            path.unlink()
+    for call in ("nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues"):
+        node.driver.fault(call, code=pynvml.NVML_ERROR_NO_PERMISSION)
+    said = node.said("health source 'states' cannot be read")["message"]
+    assert "this plugin's own access to the driver is at fault" in said
+    assert "NO_PERMISSION (4)" in said
+    assert ("cannot open the device nodes" in said) == (nodes == "missing")
+    assert [frame.unhealthy for frame in node.frames()] == [frozenset()]
+    node.driver.clear()
+    node.said("health source 'states' can be read again")
+
+
+def test_H7_with_every_call_hanging_answers_go_on_from_memory_and_the_age_tells(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.hang()
+    wait_until(lambda: (node.metric("nvml_call_age_seconds", thread="nvml-probe") or 0) > 0.5, what="a call that ages")
+    began = time.monotonic()
+    assert len(set(node.admit("two", 2).all_ids)) == 2
+    assert len(set(node.admit("one", 1).all_ids)) == 1
+    assert node.is_("live")
+    assert node.status()["resources"][0]["healthy"] == 4
+    assert time.monotonic() - began < 1
+    node.kubelet.restart()
+    node.kubelet.wait_for(GPU, healthy=4, streams=1)
+    node.driver.release()
+    node.driver.xid(3, 79)
+    node.wait_ids({node.uuid(3)})
+    node.wait_metric("nvml_call_age_seconds", 0, thread="nvml-probe")
+
+
+# H8
+
+
+def blind(node: AilingNode) -> None:
+    """Neither events nor states can be read."""
+    node.driver.fault("nvmlEventSetCreate", code=UNKNOWN)
+    node.driver.fault("nvmlDeviceGetRemappedRows", code=pynvml.NVML_ERROR_UNINITIALIZED)
+
+
+def test_H8_a_health_check_that_cannot_start_is_said_counted_and_tried_again(make: Make) -> None:
+    node = make()
+    blind(node)
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.wait_metric("health_checked", 0)
+    assert "health.onCheckFailure is keep" in node.said("GPUs are not checked")["message"]
+    assert node.status()["node"]["health_checked"] is False
+    node.driver.clear()
+    node.wait_metric("health_checked", 1)
+    node.said("GPUs are checked again")
+    node.driver.xid(0, 79)
+    node.wait_ids({node.uuid(0)})
+
+
+def test_H8_by_policy_gpus_that_nobody_can_check_are_unhealthy(make: Make) -> None:
+    node = make(config="health: {onCheckFailure: unhealthy}\n")
+    blind(node)
+    node.plugin.start()
+    node.wait_ids(node.driver.uuids())
+    assert node.said("GPU 0 is unhealthy")["rule"] == "health.onCheckFailure"
+    node.configure("health: {onCheckFailure: keep}\n")
+    node.wait_healthy(4)
+    node.configure("health: {onCheckFailure: unhealthy}\n")
+    node.wait_ids(node.driver.uuids())
+    node.driver.clear()
+    node.wait_healthy(4)
+
+
+def test_H8_a_driver_that_goes_away_leaves_nothing_checked(make: Make) -> None:
+    node = make(config="health: {onCheckFailure: unhealthy}\n")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.driver("unloaded", force=True)
+    node.wait_ids(node.driver.uuids())
+    assert not node.is_("ready")
+    assert node.is_("live")
+    node.driver.driver("present", force=True)
+    node.wait_healthy(4)
+
+
+def test_H8_cards_without_events_are_served_and_named(make: Make) -> None:
+    node = make()
+    node.driver.fault("nvmlDeviceGetSupportedEventTypes", gpu=1, code=NOT_SUPPORTED)
+    node.plugin.start()
+    node.wait_healthy(4)
+    line = node.said("no Xid events of this GPU", uuid=node.uuid(1))
+    assert "NOT_SUPPORTED" in line["message"]
+    node.driver.xid(0, 79)
+    node.wait_ids({node.uuid(0)})
+
+
+# H9
+
+
+def test_H9_what_cannot_be_told_makes_no_gpu_bad_and_none_good(make: Make) -> None:
+    node = make()
+    node.driver.remap(1, "failure")
+    node.plugin.start()
+    node.wait_ids({node.uuid(1)})
+    node.driver.fault("nvmlDeviceGetRemappedRows", code=UNKNOWN)
+    node.driver.remap(1, "none")
+    reads = node.metric("nvml_errors_total", call="nvmlDeviceGetRemappedRows") or 0
+    wait_until(
+        lambda: (node.metric("nvml_errors_total", call="nvmlDeviceGetRemappedRows") or 0) > reads + 20,
+        what="several readings that cannot tell",
+    )
+    assert node.health()[1] == {node.uuid(1)}
+    assert len(node.frames()) == 1
+    node.driver.clear()
+    node.wait_healthy(4)
+
+
+# H10
+
+
+def test_H10_a_cordon_in_the_configuration_takes_a_gpu_out_and_back_without_restart(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    pci = node.status()["gpus"][2]["pci"]
+    node.configure(f"health: {{cordon: [{{device: 1, reason: waits for a fan}}, {{device: '{pci}'}}]}}\n")
+    node.wait_ids({node.uuid(1), node.uuid(2)})
+    assert "waits for a fan" in node.said("GPU 1 is unhealthy", reason="cordoned", rule="health.cordon[0]")["message"]
+    node.configure("health: {cordon: [{device: 1}, {device: GPU-of-another-node}]}\n")
+    node.wait_ids({node.uuid(1)})
+    assert "names no GPU" in node.said("GPU-of-another-node")["message"]
+    node.configure("version: v1\n")
+    node.wait_healthy(4)
+    assert "health.cordon does not name the device any more" in node.said("GPU 1 is healthy")["message"]
+    assert len(node.kubelet.registrations) == 1
+
+
+def test_H10_a_real_fault_during_a_cordon_survives_it(make: Make) -> None:
+    node = make(config="health: {cordon: [{device: 1}]}\n")
+    node.plugin.start()
+    node.wait_ids({node.uuid(1)})
+    node.driver.xid(1, 79, effects=False)
+    node.said("Xid 79", uuid=node.uuid(1))
+    node.configure("version: v1\n")
+    assert "still unhealthy for other reasons" in node.said("cordoned is over")["message"]
+    assert node.health()[1] == {node.uuid(1)}
+
+
+def test_H10_a_cordon_with_release_lets_a_gpu_be_reset_and_its_end_takes_the_driver_up_again(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(1, 79)
+    node.wait_ids({node.uuid(1)})
+    node.configure("health: {cordon: [{device: 1, release: true}]}\n")
+    node.said("the driver is released for at most")
+    assert node.admit("meanwhile", 2).all_ids
+    node.driver.reset(1)
+    node.configure("version: v1\n")
+    node.wait_healthy(4)
+    assert node.is_("ready")
+
+
+# H11
+
+
+def test_H11_a_rehearsal_by_a_file_is_off_unless_it_is_named(make: Make) -> None:
+    node = make()
+    file = node.home / "inject"
+    file.write_text("1 xid 79 fire drill\n")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.configure(f"health: {{injectFile: {file}}}\n")
+    node.wait_ids({node.uuid(1)})
+    line = node.said("GPU 1 is unhealthy", reason="injected", xid=79)
+    assert "A rehearsal of Xid 79" in line["message"]
+    assert "fire drill" in line["message"]
+    node.wait_metric("unhealthy", 1, uuid=node.uuid(1), reason="injected")
+    file.write_text("0 rank-last\nGPU 1\n")
+    node.wait_healthy(4)
+    node.wait_metric("ranked_last", 1, uuid=node.uuid(0), reason="injected")
+    assert node.said("inject file: line 2 is 'GPU 1'")["path"] == str(file)
+    file.unlink()
+    node.said("GPU 0 is healthy", reason="injected")
+    assert node.uuid(1) not in saved(node)

@@ -14,12 +14,13 @@ from tests.unit.judge_ward import A, B, Ward, good
 
 def test_h7_a_few_failures_decide_nothing() -> None:
     ward = Ward(policy=HealthSection(on_check_failure=CheckFailure.UNHEALTHY))
+    ward.hear(ChecksWorked("states"))
     for _ in range(2):
         assert ward.hear(ChecksFailed("states")) == ()
         assert ward.notes == []
     assert len(ward.hear(ChecksFailed("states"))) == 2
     ward.hear(ChecksWorked("states"))
-    assert ward.notes == ["health source 'states' can be read again"]
+    assert ward.notes == ["health source 'states' can be read again", "GPUs are checked again"]
     ward.hear(ChecksFailed("states"))
     assert ward.sick == {}
     ward.hear(ChecksWorked("states"))
@@ -43,7 +44,8 @@ def test_h7_the_hardware_or_our_own_access_is_at_fault(
 ) -> None:
     ward = Ward()
     ward.hear(ChecksFailed("events", "nvmlEventSetWait answered 999", codes, openable, 3))
-    (note,) = ward.notes
+    note, *more = ward.notes
+    assert bool(more) is ours
     assert ("plugin's own access" in note) is ours
     assert ("the hardware is at fault" in note) is not ours
     assert ("cannot open the device nodes" in note) is (openable is False)
@@ -92,6 +94,29 @@ def test_h8_what_holds_without_any_source_is_a_policy(policy: CheckFailure) -> N
     ward.hear(ChecksWorked("states"))
     assert ward.sick == {}
     assert ward.health.checked
+
+
+@pytest.mark.parametrize("policy", CheckFailure)
+def test_h8_a_source_that_never_worked_counts_at_once_and_the_policy_is_said(policy: CheckFailure) -> None:
+    ward = Ward(policy=HealthSection(on_check_failure=policy))
+    ward.hear(ChecksFailed("states"))
+    assert not ward.health.checked
+    assert f"GPUs are not checked, no source can be read; health.onCheckFailure is {policy}" in ward.notes[-1]
+    assert bool(ward.sick) is (policy is CheckFailure.UNHEALTHY)
+
+
+def test_h8_a_single_failure_at_first_blames_no_card() -> None:
+    ward = Ward()
+    ward.hear(ChecksFailed("states", codes={A: 999}))
+    assert ward.sick == {}
+    assert ward.notes == []
+
+
+def test_h8_without_a_card_nobody_is_told_that_none_is_checked() -> None:
+    ward = Ward()
+    ward.scan()
+    ward.hear(ChecksFailed("states"))
+    assert not ward.health.checked
 
 
 def test_h8_the_policy_may_change_meanwhile() -> None:

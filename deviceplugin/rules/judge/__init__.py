@@ -11,9 +11,10 @@ the policy in force. Any ailment that counts makes its device unfit; what is unk
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from deviceplugin.config.document import HealthSection
 from deviceplugin.model.evidence import (

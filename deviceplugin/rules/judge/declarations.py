@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from deviceplugin.config.document import CheckFailure
 from deviceplugin.model.evidence import ChecksFailed, ChecksWorked, Injected, Injection
 from deviceplugin.model.health import Verdict
 from deviceplugin.rules.judge.address import devices
@@ -25,11 +29,11 @@ def checks_failed(draft: Draft, evidence: ChecksFailed) -> None:
     """Counts a failure, and says after some whether the hardware or our own access is at fault."""
     before = draft.sources.get(evidence.source, Source())
     ours = _ours(draft, evidence)
-    source = Source(max(before.rounds + 1, evidence.failures), ours)
+    source = Source(max(before.rounds + 1, evidence.failures), ours, worked=before.worked)
     draft.sources[evidence.source] = source
-    if source.rounds < PATIENCE:
+    if not (decided(source) and draft.cards):
         return
-    first = before.rounds < PATIENCE or before.ours is not ours
+    first = not decided(before) or before.ours is not ours
     if not ours:
         for gpu, code in evidence.codes.items():
             what = f"health source {evidence.source!r} answers code {code} for this GPU again and again"
@@ -59,14 +63,19 @@ def _complaint(evidence: ChecksFailed, source: Source) -> str:
 def checks_worked(draft: Draft, evidence: ChecksWorked) -> None:
     """The source answers."""
     before = draft.sources.get(evidence.source, Source())
-    if before.rounds >= PATIENCE:
+    if decided(before) and draft.cards:
         draft.notes.append(f"health source {evidence.source!r} can be read again")
-    draft.sources[evidence.source] = Source()
+    draft.sources[evidence.source] = Source(worked=True)
+
+
+def decided(source: Source) -> bool:
+    """Whether it failed so often that this counts: at once for what never worked, unless a card is to be blamed."""
+    return source.rounds >= (PATIENCE if source.worked or not source.ours else 1)
 
 
 def failing(source: Source) -> bool:
     """Whether the source as a whole cannot be read."""
-    return source.ours and source.rounds >= PATIENCE
+    return source.ours and decided(source)
 
 
 def checked(sources: Mapping[str, Source]) -> bool:
@@ -87,14 +96,16 @@ def declare(draft: Draft) -> None:
         draft.declare(reason, ailments)
     present = [card.uuid for card in draft.cards.values() if card.present]
     blind = not checked(draft.sources)
+    was_blind = any(one.reason == "unchecked" for one in draft.ailments.values())
+    if present and blind is not was_blind:
+        draft.notes.append(_BLIND[draft.policy.on_check_failure] if blind else "GPUs are checked again")
     draft.declare("unchecked", [_unchecked(draft, uuid) for uuid in present] if blind else [])
     if draft.cards:
         draft.notes += sorted(unmatched - draft.unmatched)
         draft.unmatched = frozenset(unmatched)
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
+class _Declared(Struct, frozen=True):
     named: str
     reason: str
     template: Ailment
@@ -137,6 +148,16 @@ def _listed(draft: Draft, ailment: Ailment) -> bool:
     card = draft.card(ailment.gpu)
     here = card.present and ailment.target in {card.uuid, *(instance.uuid for instance in card.instances)}
     return here or (ailment.target, "vanished") in draft.ailments or (card.uuid, "vanished") in draft.ailments
+
+
+_BLIND = MappingProxyType(
+    {
+        CheckFailure.KEEP: "GPUs are not checked, no source can be read; health.onCheckFailure is keep: they stay as "
+        "they were until one can",
+        CheckFailure.UNHEALTHY: "GPUs are not checked, no source can be read; health.onCheckFailure is unhealthy: they "
+        "are out until one can",
+    }
+)
 
 
 def _unchecked(draft: Draft, uuid: str) -> Ailment:

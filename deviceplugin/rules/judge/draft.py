@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from deviceplugin.model.health import Kind, Verdict
 from deviceplugin.rules.judge.damping import fell, hold

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from deviceplugin.model.evidence import DriverReloaded, TakenUp
 from deviceplugin.model.health import Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from deviceplugin.model.evidence import ScanSeen
 from deviceplugin.model.node import DriverState, Gpu, Node

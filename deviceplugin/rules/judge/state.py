@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from deviceplugin.config.document import HealthSection
 from deviceplugin.model.evidence import Injection
@@ -16,8 +17,7 @@ Key = tuple[str, str]
 """UUID of the device concerned, and reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """A physical GPU as far as judging needs it. It is kept while the GPU is away."""
 
     uuid: str
@@ -35,8 +35,7 @@ class Card:
     """Queries that fail although the card is well: they are no sign that it is still lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ailment:
+class Ailment(Struct, frozen=True):
     """One thing that is wrong with one device. Whether and how it counts, the policy in force says."""
 
     target: str
@@ -64,8 +63,7 @@ class Ailment:
         return self.target, self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Flaps:
+class Flaps(Struct, frozen=True):
     """How often a device came back and fell sick again."""
 
     count: int = 0
@@ -73,18 +71,18 @@ class Flaps:
     """When it last came back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A source of health."""
 
     rounds: int = 0
     """Failures in a row."""
     ours: bool = True
     """The last failure is this process's own (or the driver's as a whole), not that of some hardware."""
+    worked: bool = False
+    """It could be read at least once."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeState:
+class JudgeState(Struct, frozen=True):
     """Everything known of the health of a node; replaced whole by each judgement."""
 
     cards: Mapping[str, Card] = field(default_factory=lambda: MappingProxyType({}))
@@ -99,8 +97,7 @@ class JudgeState:
     driver_version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """The outcome of one piece of evidence."""
 
     state: JudgeState

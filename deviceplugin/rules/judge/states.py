@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from deviceplugin.model.node import Fabric, FabricState
 from deviceplugin.model.vitals import Reading, RecoveryAction
@@ -22,8 +23,7 @@ class Answer(Enum):
     """It has, and could not be asked: this changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """One state of a card."""
 
     reason: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from deviceplugin.model.health import Health, Kind, Sickness, Transition, Verdict
 from deviceplugin.rules.judge.damping import hold
@@ -17,8 +18,7 @@ _GRAVITY = {kind: rank for rank, kind in enumerate(Kind)}
 _LEVEL = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Effect:
+class _Effect(Struct, frozen=True):
     verdict: Verdict
     sickness: Sickness
 
@@ -104,8 +104,7 @@ def transitions(before: JudgeState, after: JudgeState, now: float) -> tuple[Tran
     return tuple(told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     what: Sickness
     before: Verdict
     to: Verdict

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from deviceplugin.config.document import HealthSection, UnknownXid
 from deviceplugin.model.health import Kind, Verdict
@@ -16,8 +17,7 @@ RECOVERY_ACTION_CHANGED = 154
 SPECIAL = frozenset({REMAP_PENDING, RECOVERY_ACTION_CHANGED})
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """What an ailment does under the policy in force, and which entry of the configuration says so."""
 
     verdict: Verdict
