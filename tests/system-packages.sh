@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Debian packages that some tests use: a browser, Prometheus with promtool, openssl for certificates.
+# Debian packages that some tests use: a browser, Prometheus with promtool, openssl for certificates, mmdebstrap for the image.
 # Run as root. Elsewhere, and where they cannot be had, `make test` leaves those tests out and says so.
 set -euo pipefail
 
@@ -9,6 +9,7 @@ declare -A programs=(
   [prometheus]=prometheus
   [promtool]=prometheus
   [openssl]=openssl
+  [mmdebstrap]=mmdebstrap
 )
 wanted=()
 for program in "${!programs[@]}"; do
