@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deviceplugin.board import Board
 from deviceplugin.config.document import Config
@@ -15,7 +17,12 @@ from deviceplugin.model.mps import MpsStanding
 from deviceplugin.rules.confirm import missing, plans
 from deviceplugin.rules.offer.handover import seen_from_here
 
+if TYPE_CHECKING:
+    from deviceplugin.mps.places import Places
+
 log = logging.getLogger(__name__)
+
+Watch = Callable[[Path, Callable[[], None]], Callable[[], None]]
 
 SOON, LATER = 1.0, 5.0
 """Seconds between two questions: while a piece is missing, and while all is well."""
@@ -27,11 +34,14 @@ class Standings:
     Args:
         world: Told how the daemons are.
         changed: Called after the world was told something new.
+        watch: Has a callable called when the file at a path is another; the answer ends it.
     """
 
-    def __init__(self, world: World, changed: Callable[[], None]) -> None:
+    def __init__(self, world: World, changed: Callable[[], None], watch: Watch) -> None:
         self._world = world
         self._changed = changed
+        self._watch = watch
+        self._watched: dict[Path, Callable[[], None]] = {}
         self._said: frozenset[str] = frozenset()
 
     async def look(self) -> None:
@@ -54,6 +64,8 @@ class Standings:
                 news.clear()
                 await self.look()
                 shared = plans(self._world.inventory)
+                if shared or self._watched:
+                    self._heed(shared, news.set)
                 pause = SOON if self._said else LATER
                 try:
                     async with asyncio.timeout(pause if shared else None):
@@ -70,10 +82,25 @@ class Standings:
                 news.set()
             before = now
 
-    def _ask(self, name: str, config: Config) -> MpsStanding:
-        from deviceplugin.mps import places, standing
+    def _heed(self, shared: Iterable[str], look: Callable[[], None]) -> None:
+        """Watches the ready files: one that goes or changes is no news to wait for."""
+        from deviceplugin.mps.places import READY
 
-        root = places.find(config.flags.mps_root, self._world.host_root)
+        paths = {self._root(self._world.loaded.config).of(name) / READY for name in shared}
+        for path in self._watched.keys() - paths:
+            self._watched.pop(path)()
+        for path in paths - self._watched.keys():
+            self._watched[path] = self._watch(path, look)
+
+    def _root(self, config: Config) -> Places:
+        from deviceplugin.mps import places
+
+        return places.find(config.flags.mps_root, self._world.host_root)
+
+    def _ask(self, name: str, config: Config) -> MpsStanding:
+        from deviceplugin.mps import standing
+
+        root = self._root(config)
         driver_root = seen_from_here(config.flags.nvidia_driver_root, config, self._world.host_root)
         try:
             return MpsStanding(standing.applied(root, name, driver_root), "")
