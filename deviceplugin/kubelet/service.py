@@ -221,7 +221,8 @@ class Service:
         """Counts a stream; whether it is the kubelet's."""
         self.streams += 1
         self._observer.stream_opened(self.resource_name)
-        if self.watched:
+        # A kubelet asks once per registration: whoever comes when its stream has ended is not it.
+        if self.opened:
             return False
         self.watched = self.opened = True
         self.on_watched()

@@ -60,12 +60,13 @@ class _Scan:
 
     def run(self, dev_root: str, machine_type_file: str) -> Node:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
-        cuda = self.inquiry.ask("", self.api.nvmlSystemGetCudaDriverVersion, sane=lambda number: number > 0)
         # Another driver version is another driver: nothing that was learnt from the old one holds.
         before = self.previous if self.previous and self.previous.driver_version == version else Node()
         gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
         gpus = _certain(gpus, self.inquiry)
         pairs = PairReader(self.inquiry, self.api, Memory(before)).read(gpus, self.handles)
+        # Asked last: where the driver went away meanwhile, what its files no longer say is not believed.
+        cuda = self.inquiry.ask("", self.api.nvmlSystemGetCudaDriverVersion, sane=lambda number: number > 0)
         return Node(
             state=DriverState.READY,
             gpus=gpus,
