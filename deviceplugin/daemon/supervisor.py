@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from enum import Enum
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from deviceplugin.daemon.choice import Choice
 from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
-from deviceplugin.daemon.outlets import Outlets
+from deviceplugin.daemon.outlets import HEAD_START, Outlets
 from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
@@ -208,15 +208,27 @@ class Daemon:
         self.hardware.rescan()
 
     async def _run_reloads(self) -> None:
-        while True:
-            unwatch = [self.watcher.watch(path, self.request_reload) for path in self._watched()]
-            try:
-                await self._reload_now.wait()
-                self._reload_now.clear()
+        """Loads on request; and once more what is newly watched, since before that a change was seen by nobody."""
+        ends: dict[Path, Callable[[], None]] = {}
+        try:
+            while True:
+                wanted = self._watched()
+                for path in ends.keys() - wanted:
+                    ends.pop(path)()
+                fresh = wanted - ends.keys()
+                ends |= {path: self.watcher.watch(path, self.request_reload) for path in fresh}
+                # The first lists do not wait for it.
+                await self._reload_wanted(HEAD_START if fresh else None)
                 await self._load_anew()
-            finally:
-                for end in unwatch:
-                    end()
+        finally:
+            for end in ends.values():
+                end()
+
+    async def _reload_wanted(self, longest: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._reload_now.wait()
+        self._reload_now.clear()
 
     def _watched(self) -> set[Path]:
         """The configuration file, and the folder it is chosen from: a ConfigMap's file changes through a link."""
