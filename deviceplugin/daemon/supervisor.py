@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from deviceplugin.board import Board
 from deviceplugin.config.document import Config
@@ -22,6 +23,7 @@ from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import HEAD_START, Outlets
+from deviceplugin.daemon.replacing import Replacement
 from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
@@ -60,10 +62,10 @@ class Daemon:
         loaded: The configuration at start.
         choice: Loads the configuration anew; ConfigError leaves the present one in force.
         driver: NVML, or a pretend one.
-        fresh: This process was begun to load a new driver library: a mismatch now is no reason for yet another.
+        fresh: How many processes in a row, this one included, were begun to load a new driver library.
     """
 
-    def __init__(self, loaded: Loaded, choice: Choice, driver: Driver, *, fresh: bool = False) -> None:
+    def __init__(self, loaded: Loaded, choice: Choice, driver: Driver, *, fresh: int = 0) -> None:
         self.ledger = Ledger()
         self.board = Board()
         self.watcher = Watcher()
@@ -71,10 +73,11 @@ class Daemon:
         """Set by each granted Allocate."""
         self._choice = choice
         self._fresh = fresh
+        self.replacement = Replacement(fresh, lambda: self.stop(Ending.REPLACE))
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
-        self.mps = Standings(self.world, lambda: self.take_in(News()))
+        self.mps = Standings(self.world, lambda: self.take_in(News()), self.watcher.watch)
         rules = Rules(allocate=looking_again(self.hardware.rescan), prefer=prefer)
         wiring = Wiring(
             rules,
@@ -105,14 +108,33 @@ class Daemon:
         self._listen_to_signals()
         telling.configuration(self.world.loaded)
         self.ledger.stamp("config")
-        await self._first()
-        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack:
             stack.callback(self.hardware.stop)
             answers = Answers(self)
             showing = Showing(self, answers)
             local = LocalSocket(self.config.daemon.control_socket, {**answers.table, "status": showing.status})
             if self.config.daemon.control_socket and await local.open():
                 stack.push_async_callback(local.close)
+            if await self._begun():
+                await self._live(showing)
+        ending = await self._ending
+        await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
+        log.info("ended: %s", ending.value)
+        return ending
+
+    async def _begun(self) -> bool:
+        """Waits for the first scan; False when it was told to stop meanwhile, as a driver that hangs never ends it."""
+        first = asyncio.create_task(self._first(), name="first scan")
+        either: set[asyncio.Future[Any]] = {first, self._ending}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            await first
+            return True
+        first.cancel()
+        return False
+
+    async def _live(self, showing: Showing) -> None:
+        async with asyncio.TaskGroup() as group:
             endpoints = group.create_task(self.endpoints.run(), name="endpoints")
             aside = [
                 group.create_task(task, name=name)
@@ -128,14 +150,11 @@ class Daemon:
                     "outlets": self._aside("labels and cluster", self._outlets.run),
                 }.items()
             ]
-            ending = await self._ending
+            await self._ending
             self.board.close()
             await endpoints
             for task in aside:
                 task.cancel()
-        await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
-        log.info("ended: %s", ending.value)
-        return ending
 
     def stop(self, ending: Ending = Ending.STOPPED) -> None:
         """Ends `run`."""
@@ -170,19 +189,16 @@ class Daemon:
         self._told = now
         if self._published:
             self.board.publish(now)
-        if now.node.state is DriverState.MISMATCH and not self._fresh:
-            log.warning("the driver was upgraded underneath; beginning a fresh process that loads the new library")
-            self.stop(Ending.REPLACE)
+        self.replacement.follow(now.node.state)
 
     async def _first(self) -> None:
         node = await self.hardware.first()
-        if node.state is not DriverState.READY and self.config.flags.fail_on_init_error:
+        # A process that took over from another is not at its start.
+        if node.state is not DriverState.READY and self.config.flags.fail_on_init_error and not self._fresh:
             raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
         if self.world.inventory.conflicts:
             raise ConfigError(*map(self.world.loaded.placed, self.world.inventory.conflicts))
         await self.mps.look()
-        if node.state is DriverState.READY:
-            self._fresh = False
         self._published = True
         self.board.publish(self.world.snapshot)
 
