@@ -12,7 +12,7 @@ from deviceplugin.cli import logs
 from deviceplugin.cli.context import Context
 
 FRESH = "GPU_DEVICE_PLUGIN_FRESH_PROCESS"
-"""Set for a process that was begun to load a new driver library."""
+"""How many processes in a row, this one included, were begun to load a new driver library."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     process = context.loaded.process
     logs.configure(process.log_format, process.log_level)
     driver = context.open_driver()
-    fresh = bool(os.environ.pop(FRESH, ""))
+    fresh = int(os.environ.pop(FRESH, "") or 0)
 
     from deviceplugin.daemon import Daemon, Ending
     from deviceplugin.daemon.choice import Choice
@@ -34,12 +34,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     choice = Choice(context.load)
     loaded = choice.begin(context.loaded)
 
-    async def live() -> Ending:
-        return await Daemon(loaded, choice, driver, fresh=fresh).run()
+    async def live() -> tuple[Ending, int]:
+        daemon = Daemon(loaded, choice, driver, fresh=fresh)
+        return await daemon.run(), daemon.replacement.tries
 
-    ending = asyncio.run(live())
+    ending, tries = asyncio.run(live())
     if ending is Ending.REPLACE:
-        os.environ[FRESH] = "1"
+        os.environ[FRESH] = str(tries + 1)
         os.execv(sys.executable, [sys.executable, "-m", "deviceplugin", *_words()])  # noqa: S606 - itself
     logging.shutdown()
     return 0

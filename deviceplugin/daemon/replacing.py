@@ -1,0 +1,58 @@
+"""When this process makes way for a fresh one: a driver that was upgraded underneath needs its library loaded anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from deviceplugin.model.node import DriverState
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 30.0
+"""Before the second fresh process in a row; doubled for each further one."""
+LONGEST_PAUSE = 600.0
+
+
+class Replacement:
+    """Follows the driver's state, and calls `end` when a fresh process is due.
+
+    The first comes at once. Where that meets the mismatch again, library and kernel module really differ (an
+    installation under way): the next ones wait, since only a process of their own can see that the library is another.
+
+    Args:
+        tries: Fresh processes in a row before this one.
+        end: Ends this process in favour of another.
+    """
+
+    def __init__(self, tries: int, end: Callable[[], None]) -> None:
+        self.tries = tries
+        self._end = end
+        self._due: asyncio.TimerHandle | None = None
+
+    def follow(self, state: DriverState) -> None:
+        """Takes note of the driver's state."""
+        if state is DriverState.MISMATCH:
+            if self._due is None:
+                self._plan()
+            return
+        if state is DriverState.READY:
+            self.tries = 0
+            if self._due is not None:
+                self._due.cancel()
+                self._due = None
+
+    def _plan(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.tries:
+            log.warning("the driver was upgraded underneath; beginning a fresh process that loads the new library")
+            self._due = loop.call_later(0, self._end)
+            return
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self.tries - 1))
+        log.warning(
+            "the driver's library and kernel module are still of different versions: finish the driver's installation "
+            "or reboot the node; a fresh process looks again in %g s",
+            pause,
+        )
+        self._due = loop.call_later(pause, self._end)
