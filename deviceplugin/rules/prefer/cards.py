@@ -14,7 +14,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 
 class Rule(StrEnum):
-    """Criteria in the words of logs and explanations."""
+    """Criteria in the words of logs and explanations; those of whole cards stand in their order."""
 
     ONLY = "the only choice"
     HEALTH = "fewest GPUs that health ranks last"
@@ -22,12 +22,12 @@ class Rule(StrEnum):
     MIN_NVLINK = "largest smallest NVLink"
     SUM_NVLINK = "largest sum of NVLink"
     LEFT_DOMAINS = "largest blocks left in NVLink domains"
+    LOAD = "most even load"
     NUMA = "fewest NUMA nodes"
     LEFT_NUMA = "largest blocks left in NUMA nodes"
     PCIE = "largest sum of PCIe closeness"
     LEFT_NVLINK = "largest sum of NVLink left"
     LEFT_PCIE = "largest sum of PCIe closeness left"
-    LOAD = "most even load"
     OPENED = "fewest holders opened"
     OPENED_SHARES = "fewest shares on opened holders"
     FULL = "fullest holders"

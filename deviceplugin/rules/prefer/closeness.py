@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
+
+from msgspec import Struct
 
 from deviceplugin.model.inventory import Closeness
 from deviceplugin.model.node import Fabric, FabricState, Gpu, Link, Node, Pair, RemoteKind
@@ -25,8 +26,7 @@ Bus = tuple[int, int, int, int]
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(Struct, frozen=True):
     """Where the active links of one GPU lead."""
 
     direct: Mapping[int, int]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from deviceplugin.model.errors import RequestError
 from deviceplugin.model.health import Health
@@ -29,8 +31,7 @@ FEWER_IS_BETTER = frozenset(
 Value = int | tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One criterion: what the set has of it, and what the runner-up has."""
 
     rule: Rule
@@ -38,8 +39,7 @@ class Row:
     runner_up: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A preference with the set that it beat."""
 
     preference: Preference
@@ -97,8 +97,6 @@ def _whole(ground: Ground, health: Health, request: Request, must: int) -> Found
     cards, bits = ground.chooser.cards, ground.stock.bits
     verdict = whole(ground.chooser, bits, health, request)
     wish = wish_of(bits, health, request)
-    if verdict.decided_by is Rule.HEALTH:
-        wish = Wish(wish.size, sum(bits[name] for name in request.available), must, wish.available)
     last = ranked_last(bits, health) if wish.size > 1 else 0
     shunned = last | sum(bits[name] for name in request.available if name not in request.usable)
 
@@ -107,11 +105,20 @@ def _whole(ground: Ground, health: Health, request: Request, must: int) -> Found
         indices = tuple(cards.index[i] for i in cards.members(mask))
         return ((Rule.HEALTH, -(mask & shunned).bit_count()), *criteria, (Rule.INDEX, indices))
 
-    others = [ground.chooser.choose(other).mask for other in _without_one(cards, wish, verdict.mask)]
+    if verdict.decided_by is Rule.HEALTH:
+        free = sum(bits[name] for name in request.available) & ~verdict.mask
+        others = _one_exchanged(cards, verdict.mask, verdict.mask & ~must, free)
+    else:
+        others = [ground.chooser.choose(other).mask for other in _without_one(cards, wish, verdict.mask)]
     if not others:
         return verdict, (), ()
     second = max(others, key=lambda mask: (worth(mask)[:-1], mask))
     return verdict, tuple(cards.uuids[i] for i in cards.members(second)), (worth(verdict.mask), worth(second))
+
+
+def _one_exchanged(cards: Cards, mask: int, out: int, free: int) -> list[int]:
+    """Sets that differ in one card: where health left no choice, the runner-up has one card more that it shuns."""
+    return [mask ^ cards.bits[a] | cards.bits[b] for a in cards.members(out) for b in cards.members(free)]
 
 
 def _without_one(cards: Cards, wish: Wish, mask: int) -> Iterator[Wish]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A card, a MIG instance that is shared, or the card of unshared MIG instances, as one call finds it."""
 
     place: int
@@ -22,8 +22,7 @@ class Holder:
     """Whether a must-include is on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Some amounts of shares, each to go on a holder of its own."""
 
     groups: tuple[tuple[tuple[Holder, ...], int], ...]
@@ -32,8 +31,7 @@ class Part:
     """Largest first; holders of low place get the larger ones as far as they have room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """One way to place shares that the policy finds best: amounts that are certain, and parts that leave a choice."""
 
     certain: tuple[tuple[Holder, int], ...] = ()

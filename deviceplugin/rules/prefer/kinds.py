@@ -9,8 +9,10 @@ of which only the number taken matters. On machines that are built as a tree the
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
+
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.cards import Cards
 
@@ -21,8 +23,7 @@ SINGLES = -1
 """The block of all cards that are NVLink domains by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The decision on one kind."""
 
     members: tuple[int, ...]
@@ -47,8 +48,7 @@ class Step:
     """How many groups there are after the step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The steps of one NVLink domain, or of all cards that are domains by themselves."""
 
     steps: range
@@ -59,8 +59,7 @@ class Block:
     """Where pairs differ: the steps by NVLink alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All kinds in order of decision: NVLink domain by domain, in them NUMA node by node, near ones together."""
 
     steps: tuple[Step, ...]

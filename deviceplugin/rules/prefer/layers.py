@@ -6,9 +6,10 @@ What NVLink can still be worth is known beforehand, domain by domain; what falls
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from math import comb
+
+from msgspec.structs import replace
 
 from deviceplugin.rules.prefer.bounds import bounds
 from deviceplugin.rules.prefer.cards import Cards, Rule

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations, islice, product
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from deviceplugin.rules.prefer.cards import Rule
 from deviceplugin.rules.prefer.chooser import Chooser

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.cards import Cards, Rule, pairs_sum, smallest, touched
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(Struct, frozen=True):
     """The ids to give, and why. `domains` to `sum_pcie` are of the cards behind them."""
 
     ids: tuple[str, ...]
@@ -29,8 +29,7 @@ class Preference:
     """Available ids that the resource does not have; they were skipped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How a set of shares was found."""
 
     ids: tuple[str, ...]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import comb
+
+from msgspec import Struct
 
 from deviceplugin.model.errors import RequestError
 from deviceplugin.model.health import Health
 from deviceplugin.model.inventory import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What was asked for; ids are known to the resource and occur once."""
 
     size: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.cards import Cards, Rule
 from deviceplugin.rules.prefer.wish import Wish
@@ -22,8 +23,7 @@ FIELDS = (
 """From the least to the most important. Rule 2 is no sum; it is kept by a floor for single links."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """What an NVLink domain or NUMA node is worth."""
 
     untouched: int
@@ -32,8 +32,7 @@ class End:
     """By the number of cards left in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """What one unit of a criterion is worth. Every field counts something that is better the larger, from zero."""
 
     worth: dict[Rule, int]

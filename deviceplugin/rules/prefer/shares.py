@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.inventory import Policy, Resource

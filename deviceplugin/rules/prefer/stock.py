@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.model.inventory import Resource, Share
 from deviceplugin.rules.prefer.cards import Cards
@@ -11,8 +12,7 @@ from deviceplugin.rules.prefer.holders import Holder
 from deviceplugin.rules.prefer.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Stock:
+class Stock(Struct, frozen=True):
     """All that is constant for a resource."""
 
     resource: Resource

@@ -7,8 +7,9 @@ they are worth, so the better one stays; the runner-up's worth is carried along,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import mul, sub
+
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.scale import Scale
 from deviceplugin.rules.prefer.takes import NONE, Take
@@ -32,8 +33,7 @@ class TooMuchError(Exception):
     """There are too many states to look at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Which totals are wanted, and the narrowest NVLink that is."""
 
     low: int
@@ -41,8 +41,7 @@ class Window:
     floor: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What rules 1, 3 and 4 will be worth: the best in all, and by block that ends, by total still to take."""
 
     best: int

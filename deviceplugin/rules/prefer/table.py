@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
+
+from msgspec.structs import replace
 
 from deviceplugin.rules.prefer.cards import Cards, Matrix, Rule
 from deviceplugin.rules.prefer.kinds import Kind

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.cards import Cards, Rule
 from deviceplugin.rules.prefer.kinds import Step
@@ -14,8 +15,7 @@ NONE = -1
 """The worth of what does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(Struct, frozen=True):
     """One kind in one call. Tuples by number taken begin at `least`; others are by group before the step."""
 
     step: Step

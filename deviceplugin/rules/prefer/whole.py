@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from deviceplugin.model.health import Health
 from deviceplugin.rules.prefer.cards import Rule

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from deviceplugin.rules.prefer.cards import Rule
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """Which cards are wanted; sets are masks of `Cards`."""
 
     size: int
@@ -22,8 +21,7 @@ class Wish:
     """For shares: what each card adds to the load, of which the sum shall be small (after the rules of NVLink)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The set that was chosen."""
 
     mask: int
