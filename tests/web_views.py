@@ -1,8 +1,9 @@
 """Views of pretend machines, as the daemon would take them: scan, offer, sample, pods."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 import fake_nvml
 from deviceplugin.config.document import (

@@ -101,7 +101,8 @@ class Context:
     def judged(self) -> Snapshot:
         """The same, with health as the driver shows it now: what events told a running plugin is not known here."""
         import time
-        from dataclasses import replace
+
+        from msgspec.structs import replace
 
         from deviceplugin.rules.judge import health, judge, start
 
@@ -143,7 +144,7 @@ class Context:
         return Snapshot(node=node, inventory=inventory, config=self.loaded.stamp)
 
     def _by_cdi(self, node: Node, inventory: Inventory) -> Inventory:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         from deviceplugin.files.cdi import CdiFolder
         from deviceplugin.rules.offer import withhold

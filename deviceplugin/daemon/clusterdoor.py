@@ -7,10 +7,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from deviceplugin.config.document import Config, LabelSink
 from deviceplugin.daemon.labelling import labels_of
@@ -36,8 +37,7 @@ CONDITION_RESYNC = 300.0
 _EARLY = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What of the door is switched on."""
 
     node: str = ""

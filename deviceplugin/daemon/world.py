@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.config.document import HealthSection
 from deviceplugin.config.load import Loaded
@@ -22,8 +23,7 @@ from deviceplugin.rules.offer.handover import compile_handover
 from deviceplugin.rules.retain import devices, retain
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """What one happening brought about besides the snapshot."""
 
     transitions: tuple[Transition, ...] = ()

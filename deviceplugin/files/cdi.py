@@ -11,9 +11,10 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from deviceplugin.config.document import CdiSpec, Config, IdStrategy
 from deviceplugin.files import userspace
@@ -29,8 +30,7 @@ EXTERNAL_KIND = "nvidia.com/gpu"
 _READABLE = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(Struct, frozen=True):
     """What keeping the specifications came to."""
 
     left_out: tuple[LeftOut, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.config.document import Config
 from deviceplugin.files.rooted import Root
@@ -18,8 +19,7 @@ PREFIXES = ("nvidia", "gdrdrv")
 """Of the names in /dev itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
+class Nodes(Struct, frozen=True):
     """Device nodes, `/dev/...` without the dev root."""
 
     paths: frozenset[str]

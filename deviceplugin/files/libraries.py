@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.files.loadercache import paths_of
 from deviceplugin.files.rooted import Root
@@ -47,8 +48,7 @@ CACHE = "/etc/ld.so.cache"
 _VERSIONED = re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Libraries:
+class Libraries(Struct, frozen=True):
     """Libraries of one version, by their real paths, and the links that lead to them."""
 
     version: str
@@ -104,8 +104,7 @@ def _stem(name: str) -> str:
     return name.partition(".so")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(Struct, frozen=True):
     """A link to the library `own` in the folder `home`, which says that it leads to `next_name`."""
 
     home: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _MOST_LINKS = 40
 """As in the kernel: more of them are a circle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A root as this process sees it. Paths given and answered are those inside, beginning with `/`."""
 
     seen: str = "/"

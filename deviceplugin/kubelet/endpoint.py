@@ -7,8 +7,9 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from deviceplugin.board import Board
 from deviceplugin.config.document import Registration
@@ -16,7 +17,7 @@ from deviceplugin.kubelet import sockets
 from deviceplugin.kubelet.announce import Announcement
 from deviceplugin.kubelet.observe import Observer
 from deviceplugin.kubelet.registrar import Registrar
-from deviceplugin.kubelet.server import Server
+from deviceplugin.kubelet.server import Server, transport
 from deviceplugin.kubelet.service import Rules, Service
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.kubelet.watchdog import Identity, Step, View, decide, phase
@@ -34,8 +35,7 @@ def unwatched(_path: Path, _changed: Callable[[], None]) -> Callable[[], None]:
     return lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """What the daemon plugs into every endpoint."""
 
     rules: Rules
@@ -92,17 +92,21 @@ class Endpoint:
         if self._settings.kubelet_path is not None:
             watched.append(self._settings.kubelet_path)
         ends = [self._wiring.watch(path, self._wake.set) for path in watched]
-        try:
-            async with asyncio.TaskGroup() as group:
-                aside = [group.create_task(self._follow()), group.create_task(self._sweep())]
-                await self._live()
-                for task in aside:
-                    task.cancel()
-        finally:
-            for end in ends:
-                end()
-            await self._close_server()
-            self._enter(Phase.CLOSED)
+        with transport():
+            try:
+                await self._run()
+            finally:
+                for end in ends:
+                    end()
+                await self._close_server()
+                self._enter(Phase.CLOSED)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            aside = [group.create_task(self._follow()), group.create_task(self._sweep())]
+            await self._live()
+            for task in aside:
+                task.cancel()
 
     async def _live(self) -> None:
         while True:
@@ -216,6 +220,7 @@ class Endpoint:
         self._unwatch()
         self._unwatch = lambda: None
         if server is not None:
+            server.withdraw()
             await self._service.end_streams(self._settings.close_timeout)
             await server.close(self._settings.close_timeout)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from deviceplugin.model.grant import Grant
@@ -18,8 +18,7 @@ OPTIONS = wire.DevicePluginOptions(get_preferred_allocation_available=True)
 """The same in the answer to GetDevicePluginOptions and in Register: kubelets before 1.25 keep those of Register."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One whole list, serialised once for all streams."""
 
     data: bytes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import grpc
 import grpc.aio
+from msgspec import Struct
 
 from deviceplugin.kubelet.registration import CHANNEL_OPTIONS
 from deviceplugin.kubelet.wire import podresources_pb2 as wire
@@ -26,8 +26,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """Devices of one resource that one container holds. Ended pods may be among them, by the kubelet's version."""
 
     namespace: str

@@ -18,9 +18,6 @@ from deviceplugin.kubelet.watchdog import Identity
 
 log = logging.getLogger(__name__)
 
-_LEAVING = 2.0
-"""Seconds that a process may take from the end of its streams to the end of its socket."""
-
 
 class Registrar:
     """Registers one resource and keeps the books on it. All of it runs on the event loop."""
@@ -36,8 +33,6 @@ class Registrar:
         self._history = History(settings, _chance)
         self._rivals = Rivals(settings.folder, resource_name)
         self._left_alone_at: float | None = None
-        self._cut_at = -_LEAVING
-        self._cut_beside: frozenset[Path] = frozenset()
         self._kubelet: Identity | None = None
         self._looked = False
 
@@ -78,11 +73,8 @@ class Registrar:
             log.info("%s: served by another process too: %s", self.resource_name, ", ".join(come))
         if gone:
             log.info("%s: no longer served by %s", self.resource_name, ", ".join(gone.values()))
-            # One whose end has just cut us off took nothing with it that was not registered again since.
-            now = time.monotonic()
-            if not (gone.keys() <= self._cut_beside and now - self._cut_at < _LEAVING):
-                self._left_alone_at = now
-                self._suspect(tuple(gone.values()))
+            self._left_alone_at = time.monotonic()
+            self._suspect(tuple(gone.values()))
 
     def forget(self) -> None:
         """What was registered no longer stands."""
@@ -128,9 +120,7 @@ class Registrar:
 
     def stream_lost(self) -> None:
         """The kubelet's stream ended, and not by us."""
-        self._cut_at = time.monotonic()
-        self._cut_beside = frozenset(self._rivals.present)
-        pause = self._history.lost(self._cut_at)
+        pause = self._history.lost(time.monotonic())
         log.info("%s: the kubelet's stream has ended; registering again in %.1f s", self.resource_name, pause)
 
     def about_to_register(self, kubelet: Identity, *, streamed: bool) -> None:

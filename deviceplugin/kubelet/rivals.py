@@ -11,12 +11,14 @@ import os
 import re
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from deviceplugin.kubelet import sockets
 
 _UCRED = struct.Struct("3i")
+_YOUNG = 2.0
 _NVIDIA = re.compile(r".*nvidia.*", re.IGNORECASE)
 
 
@@ -30,6 +32,7 @@ class Rivals:
         self._folder = folder
         self._ours = re.compile(rf"nvidia-{sockets.slug(resource_name)}-[0-9a-f]{{8}}\.sock")
         self._present: dict[Path, str] = {}
+        self._heard: set[Path] = set()
 
     @property
     def present(self) -> Mapping[Path, str]:
@@ -41,11 +44,23 @@ class Rivals:
         found = {}
         for path in sockets.in_folder(self._folder, _NVIDIA):
             suspect = self._ours.fullmatch(path.name) or not sockets.OURS.fullmatch(path.name)
-            if suspect and path != own and (pid := _listener(path)) is not None:
-                found[path] = self._present.get(path) or f"{path.name} ({_process(pid)})"
+            if suspect and path != own:
+                pid = _listener(path)
+                if pid is not None:
+                    self._heard.add(path)
+                if pid is not None or (path not in self._heard and _just_made(path)):
+                    found[path] = self._present.get(path) or f"{path.name} ({_process(pid)})"
+        self._heard &= found.keys()
         gone = {path: words for path, words in self._present.items() if path not in found}
         self._present = found
         return gone
+
+
+def _just_made(path: Path) -> bool:
+    """Whether the socket may only be about to listen; its process could have gone again before the next look."""
+    with contextlib.suppress(OSError):
+        return 0 <= time.time() - path.stat().st_ctime < _YOUNG
+    return False
 
 
 def neighbours(folder: Path, kubelet_socket: str | None) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +21,20 @@ _SERVER_OPTIONS = (
 )
 Handler: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
 _OPTIONS_METHOD = "/v1beta1.DevicePlugin/GetDevicePluginOptions"
+
+
+@contextlib.contextmanager
+def transport() -> Iterator[None]:
+    """Keeps gRPC's asyncio side up while it is entered.
+
+    Left to itself it ends with the last server and begins anew with the next one, and then it may be that the event
+    loop is never woken again by a call (seen with grpcio 1.85).
+    """
+    grpc.aio.init_grpc_aio()  # type: ignore[attr-defined]  # missing from the stubs
+    try:
+        yield
+    finally:
+        grpc.aio.shutdown_grpc_aio()  # type: ignore[attr-defined]
 
 
 class Server:
@@ -70,6 +85,11 @@ class Server:
             except grpc.aio.AioRpcError as error:
                 raise KubeletError(f"{self.path}: the own socket does not answer: {error.code().name}") from error
 
+    def withdraw(self) -> None:
+        """Removes the socket file, so that whoever is affected by the end of the streams can see why they end."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
     async def close(self, grace: float) -> None:
-        """Ends the server; calls that are under way have `grace` seconds to end. gRPC removes its socket file."""
+        """Ends the server; calls that are under way have `grace` seconds to end."""
         await self._server.stop(grace)

@@ -7,11 +7,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+from msgspec import Struct
 
 from deviceplugin.board import Board
 from deviceplugin.kubelet import messages
@@ -52,8 +52,7 @@ class Preference(Protocol):
         """The criterion that told it from the runner-up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The two decisions behind the service; both raise `RequestError` for a request that cannot be answered."""
 
     allocate: Callable[[Snapshot, Resource, Sequence[str], Callable[[str], bool], Callable[[], str]], Grant]

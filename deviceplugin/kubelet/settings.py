@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from deviceplugin.config import document
 
@@ -11,8 +12,7 @@ DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 KUBELET_SOCKET = "kubelet.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Growing pauses in seconds: nothing, then `first`, doubled each time up to `cap`, shortened by up to `jitter`."""
 
     first: float = 0.05
@@ -27,8 +27,7 @@ class Backoff:
         return float(min(self.cap, self.first * 2 ** min(failures - 1, 32)) * (1 - self.jitter * chance))
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
+class EndpointSettings(Struct, frozen=True):
     """Settings of one endpoint; all times are seconds."""
 
     folder: Path = DEVICE_PLUGINS

@@ -7,8 +7,9 @@ was missed before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from deviceplugin.ledger import Phase
 
@@ -26,8 +27,7 @@ class Step(StrEnum):
     STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What is known at one moment; times are of one monotonic clock."""
 
     calls_kubelet: bool
@@ -54,8 +54,7 @@ class View:
     """Seconds in which the kubelet would cut a stream off that its latest registrant's end concerns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A step, the moment for it (None: whenever something changes), and why, for the log."""
 
     step: Step

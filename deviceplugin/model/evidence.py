@@ -6,23 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from deviceplugin.model.health import Verdict
 from deviceplugin.model.node import Node
 from deviceplugin.model.vitals import Event, Reading
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSeen:
+class ScanSeen(Struct, frozen=True):
     """A scan ended. Only a node in state READY, NO_DRIVER or NO_HARDWARE tells which devices are there."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class DriverReloaded:
+class DriverReloaded(Struct, frozen=True):
     """The kernel driver was loaded anew: every card (or those named) was reset.
 
     With a `boot_id` that shows the same boot and load as before it changes nothing: it may be sent on suspicion.
@@ -34,8 +33,7 @@ class DriverReloaded:
     """Identity of the boot and load from now on, for the state file; empty: as before."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakenUp:
+class TakenUp(Struct, frozen=True):
     """NVML was let go on request and taken up again: nobody watched, so a reset may have gone unseen.
 
     It counts as a reset for the cards named here (those the release was for), and for those whose recovery action
@@ -45,8 +43,7 @@ class TakenUp:
     gpus: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
+class Injection(Struct, frozen=True):
     """One rehearsed fault."""
 
     device: str
@@ -57,15 +54,13 @@ class Injection:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Injected:
+class Injected(Struct, frozen=True):
     """All rehearsed faults that stand now; one that is no longer here is over."""
 
     injections: tuple[Injection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChecksFailed:
+class ChecksFailed(Struct, frozen=True):
     """A source of health cannot be read."""
 
     source: str
@@ -80,27 +75,23 @@ class ChecksFailed:
     """Failures in a row that this tells of; those told before it are added. Nothing is decided below 3."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChecksWorked:
+class ChecksWorked(Struct, frozen=True):
     """A source of health could be read."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """A vanished device is no longer listed (its grace time is over)."""
 
     uuid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyChanged:
+class PolicyChanged(Struct, frozen=True):
     """Another health section is in force."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time passed."""
 
 

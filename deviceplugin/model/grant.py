@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+
+class Mount(Struct, frozen=True):
     """A bind mount into the container."""
 
     container_path: str
@@ -16,8 +16,7 @@ class Mount:
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True):
     """A device node for the container; permissions are letters of `rwm`."""
 
     container_path: str
@@ -25,8 +24,7 @@ class DeviceNode:
     permissions: str = "rw"
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """What a container gets (ContainerAllocateResponse)."""
 
     envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

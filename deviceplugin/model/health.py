@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 
 class Verdict(StrEnum):
@@ -29,8 +30,7 @@ class Kind(StrEnum):
     CORDONED = "cordoned"
 
 
-@dataclass(frozen=True, slots=True)
-class Sickness:
+class Sickness(Struct, frozen=True):
     """Why one piece of hardware (GPU or MIG instance) is not fit."""
 
     uuid: str
@@ -50,8 +50,7 @@ class Sickness:
     xid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """Verdicts over a whole node. A UUID in neither mapping is fit or unknown, which is served alike."""
 
     sick: Mapping[str, tuple[Sickness, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -67,8 +66,7 @@ class Health:
         return own if device == gpu else own + self.sick.get(gpu, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """One cause that began or ended to count for one device: a log line, a metric and a line of the status page."""
 
     at: float

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class HostDriver:
+
+class HostDriver(Struct, frozen=True):
     """The vGPU manager of the hypervisor under this virtual machine; a text is empty where it is not told."""
 
     version: str = ""
     branch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """PCI classes and vGPU facts of the NVIDIA cards of one node."""
 
     classes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from deviceplugin.model.mps import MpsPlan
 
@@ -37,8 +39,7 @@ class NodeState(StrEnum):
     NOTHING = "nothing-to-offer"
 
 
-@dataclass(frozen=True, slots=True)
-class Closeness:
+class Closeness(Struct, frozen=True):
     """Distances between the GPUs of a scan; every tuple is in the order of `uuids` (node order)."""
 
     uuids: tuple[str, ...] = ()
@@ -54,8 +55,7 @@ class Closeness:
     """What could not be read or did not agree, one sentence each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """One device as the kubelet counts it: a card, a MIG instance, or a replica of one."""
 
     id: str
@@ -74,8 +74,7 @@ class Share:
     """Capability nodes of a MIG instance, `/dev/nvidia-caps/nvidia-cap<n>`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """An extended resource and its shares, ordered by (GPU index, MIG slot, replica)."""
 
     name: str
@@ -87,14 +86,13 @@ class Resource:
     mig_profile: str | None = None
     mps: MpsPlan | None = None
     """Given where the shares are made by MPS."""
-    by_id: Mapping[str, Share] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    by_id: Mapping[str, Share] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_id", MappingProxyType({s.id: s for s in self.shares}))
+        force_setattr(self, "by_id", MappingProxyType({s.id: s for s in self.shares}))
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A device that is not offered, and why, with what to do about it."""
 
     device: str
@@ -105,8 +103,7 @@ class LeftOut:
     """A sentence that names the place and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Struct, frozen=True):
     """How devices reach containers: the configuration of Allocate, compiled when the inventory is made."""
 
     strategies: tuple[str, ...] = ("envvar",)
@@ -126,8 +123,7 @@ class Handover:
     mps_root: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """Everything offered by one node under one configuration."""
 
     resources: Mapping[str, Resource] = field(default_factory=lambda: MappingProxyType({}))

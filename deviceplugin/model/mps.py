@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class MpsDevice:
+class MpsDevice(Struct, frozen=True):
     """A card in the hand of an MPS control daemon."""
 
     uuid: str
@@ -15,8 +14,7 @@ class MpsDevice:
     """Device memory of one client; None: no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class MpsPlan:
+class MpsPlan(Struct, frozen=True):
     """What the MPS control daemon of one resource is told."""
 
     devices: tuple[MpsDevice, ...]
@@ -24,8 +22,7 @@ class MpsPlan:
     """Threads that one client may use, 1 to 100; one number for all cards of the daemon."""
 
 
-@dataclass(frozen=True, slots=True)
-class MpsStanding:
+class MpsStanding(Struct, frozen=True):
     """How the control daemon of one resource was found."""
 
     plan: MpsPlan | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct
 
 
 class DriverState(StrEnum):
@@ -34,8 +35,7 @@ class RemoteKind(IntEnum):
     UNREAD = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """One NVLink of one GPU. `active` is None where its state cannot be read."""
 
     number: int
@@ -53,8 +53,7 @@ class FabricState(IntEnum):
     COMPLETED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Fabric:
+class Fabric(Struct, frozen=True):
     """nvmlDeviceGetGpuFabricInfoV. `status` (an NVML return code) is valid only when completed."""
 
     state: FabricState
@@ -70,8 +69,7 @@ class Fabric:
         return self.state is FabricState.COMPLETED and self.status == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Engines:
+class Engines(Struct, frozen=True):
     """Engines of a MIG instance (nvmlDeviceGetAttributes_v2)."""
 
     copy: int = 0
@@ -81,8 +79,7 @@ class Engines:
     ofa: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MigInstance:
+class MigInstance(Struct, frozen=True):
     """A MIG device: one compute instance in one GPU instance."""
 
     uuid: str
@@ -106,8 +103,7 @@ class MigInstance:
     ci_capability: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A physical GPU. A fact that could not be read is None, and `Node.problems` says why."""
 
     index: int
@@ -141,8 +137,7 @@ class Gpu:
         return self.mig_enabled is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """What NVML says of two GPUs; `a` and `b` are UUIDs in node order."""
 
     a: str
@@ -153,8 +148,7 @@ class Pair:
     """nvmlDeviceGetP2PStatus(NVLINK) is OK, in both directions; None where it cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One query that failed: it costs the fact it would have given, not the GPU."""
 
     subject: str
@@ -164,8 +158,7 @@ class Problem:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A whole scan."""
 
     state: DriverState = DriverState.STARTING

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from deviceplugin.model.health import Health
 from deviceplugin.model.inventory import Inventory
 from deviceplugin.model.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigStamp:
+class ConfigStamp(Struct, frozen=True):
     """Which configuration is in force."""
 
     hash: str = ""
@@ -19,8 +18,7 @@ class ConfigStamp:
     """File path, or `defaults`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Node, inventory and health at one moment; `version` grows by one with each publication."""
 
     node: Node = Node()

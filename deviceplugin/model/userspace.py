@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class HostFile:
+
+class HostFile(Struct, frozen=True):
     """A file of the driver: where the host has it, and where a container is to have it."""
 
     host_path: str
     container_path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryLink:
+class LibraryLink(Struct, frozen=True):
     """A symbolic link to a library, as containers need it: `path` leads to `target`, a name in the same folder."""
 
     path: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFiles:
+class DriverFiles(Struct, frozen=True):
     """One driver installation, as found under the driver root."""
 
     version: str = ""

@@ -5,8 +5,9 @@ A field that is None is unknown: the driver has no such thing, or did not answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct
 
 from deviceplugin.model.node import Fabric, Problem
 
@@ -27,8 +28,7 @@ class EventKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event of the driver. `gi` and `ci` are None where the whole GPU is meant."""
 
     uuid: str | None
@@ -55,8 +55,7 @@ class RecoveryAction(IntEnum):
     SYSTEM_REBOOT = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Health states of one card."""
 
     uuid: str
@@ -81,8 +80,7 @@ class Reading:
     """Questions that should have had an answer and had none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A compute process on a card; `gi` and `ci` are None outside MIG mode."""
 
     pid: int
@@ -92,8 +90,7 @@ class Process:
     ci: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLoad:
+class LinkLoad(Struct, frozen=True):
     """Counters of one NVLink since the driver was loaded."""
 
     number: int
@@ -101,8 +98,7 @@ class LinkLoad:
     rx_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MigLoad:
+class MigLoad(Struct, frozen=True):
     """Load of one MIG instance, as far as the driver gives it."""
 
     uuid: str
@@ -115,8 +111,7 @@ class MigLoad:
     memory_utilization: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLoad:
+class GpuLoad(Struct, frozen=True):
     """Load of one card in base units: ratios, bytes, degrees Celsius, watts, joules, hertz. Counters only grow."""
 
     uuid: str
@@ -172,8 +167,7 @@ class GpuLoad:
     instances: tuple[MigLoad, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """One sampling pass over all cards."""
 
     at: float = 0.0

@@ -9,8 +9,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from deviceplugin.model.errors import MpsError
 
@@ -40,8 +41,7 @@ def find_program(driver_root: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Struct, frozen=True):
     """One daemon: the program, and the folder that holds its `pipe` and `log`."""
 
     program: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 CONTAINER_ROOT = "/mps"
 """Where pods made for NVIDIA's plugin mount mpsRoot."""
 READY = "ready.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """The folders as this process sees them; `host` is how the host, and thus the operator, calls the root."""
 
     root: Path

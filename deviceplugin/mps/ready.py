@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from deviceplugin.model.mps import MpsDevice, MpsPlan
 from deviceplugin.mps.places import READY
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """Content of the file."""
 
     plan: MpsPlan

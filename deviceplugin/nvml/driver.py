@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Condition
 
 import pynvml
+from msgspec.structs import replace
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import DriverState, Node, Problem

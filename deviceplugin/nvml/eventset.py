@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pynvml
+from msgspec import Struct
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.vitals import Event, EventKind
-from deviceplugin.nvml.api import Handle, NvmlApi, Struct
+from deviceplugin.nvml.api import CStruct, Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT, Code, failure, name
 
 KINDS = {
@@ -31,8 +32,7 @@ _WHOLE = 0xFFFFFFFF
 _MOST_LEFT = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a card is not heard."""
 
     call: str
@@ -57,7 +57,7 @@ class EventSet:
     """
 
     api: NvmlApi
-    handle: Struct
+    handle: CStruct
     registered: dict[str, int] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     _cards: dict[int, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class EventSet:
         refusal = next(iter(self.refused.values()))
         return failure(refusal.call, refusal.code)
 
-    def _event(self, data: Struct) -> Event:
+    def _event(self, data: CStruct) -> Event:
         kind = KINDS.get(data.eventType, EventKind.OTHER)
         return Event(
             uuid=self._cards.get(_address(data.device)) or self._name(data.device),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from deviceplugin.model.evidence import ChecksFailed, ChecksWorked
 from deviceplugin.nvml.eventset import Refusal
@@ -28,8 +29,7 @@ class WatchState(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class EventStatus:
+class EventStatus(Struct, frozen=True):
     """The thread's account of itself; replaced whole at each change."""
 
     state: WatchState = WatchState.IDLE
@@ -52,8 +52,7 @@ class EventStatus:
         return ChecksWorked(SOURCE) if self.state is WatchState.WATCHING else None
 
 
-@dataclass(frozen=True, slots=True)
-class EventTiming:
+class EventTiming(Struct, frozen=True):
     """Periods in seconds, and numbers of failures in a row."""
 
     wait: float = 0.5

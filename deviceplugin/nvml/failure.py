@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import DriverState, Node, Problem

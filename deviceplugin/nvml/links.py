@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pynvml
 
 from deviceplugin.model.node import Fabric, FabricState, Gpu, Link, RemoteKind
-from deviceplugin.nvml.api import Handle, NvmlApi, Struct
+from deviceplugin.nvml.api import CStruct, Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 
@@ -78,7 +78,7 @@ def _kind(number: int | None) -> RemoteKind:
     return RemoteKind(number) if number in list(RemoteKind) else RemoteKind.UNKNOWN
 
 
-def bus_id(pci: Struct) -> str:
+def bus_id(pci: CStruct) -> str:
     """`00000000:83:00.0` of an nvmlPciInfo_t, upper case; empty where the driver gave no text."""
     text = pci.busId
     return (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).upper()

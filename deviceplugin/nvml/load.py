@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pynvml
+from msgspec.structs import replace
 
 from deviceplugin.model.node import Gpu, MigInstance
 from deviceplugin.model.vitals import GpuLoad, LinkLoad, MigLoad, Process

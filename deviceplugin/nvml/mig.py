@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import pynvml
+from msgspec.structs import replace
 
 from deviceplugin.model.node import Engines, Gpu, MigInstance, Problem
 from deviceplugin.nvml import host
-from deviceplugin.nvml.api import Handle, NvmlApi, Struct
+from deviceplugin.nvml.api import CStruct, Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 
@@ -98,7 +98,7 @@ class MigReader:
         return (int(old[1]), int(old[2])) if old else None
 
     def _profile(
-        self, handle: Handle, parent: Handle, gpu: Gpu, instance: tuple[str, int], attributes: Struct | None
+        self, handle: Handle, parent: Handle, gpu: Gpu, instance: tuple[str, int], attributes: CStruct | None
     ) -> str | None:
         uuid, gi = instance
         name = self._inquiry.ask(uuid, self._api.nvmlDeviceGetName, handle)
@@ -110,7 +110,7 @@ class MigReader:
 
     def _driver_profile(self, parent: Handle, uuid: str, gi: int) -> str | None:
         """Name of the GPU instance's profile, looked for among all profiles of the card."""
-        ask: Callable[..., Struct | None] = self._inquiry.ask
+        ask: Callable[..., CStruct | None] = self._inquiry.ask
         instance = ask(uuid, self._api.nvmlDeviceGetGpuInstanceById, parent, gi)
         info = None if instance is None else ask(uuid, self._api.nvmlGpuInstanceGetInfo, instance)
         if info is None:
@@ -131,7 +131,7 @@ def named_profile(name: str | None) -> str | None:
     return match[1].lower() if match else None
 
 
-def computed_profile(total: int | None, attributes: Struct | None) -> str | None:
+def computed_profile(total: int | None, attributes: CStruct | None) -> str | None:
     """The profile that slices and memory amount to, where the driver names none.
 
     gb = round(ceil(8 * memory / total) / 8 * T), T being the card's memory in GiB rounded up; halves go up.
@@ -144,20 +144,20 @@ def computed_profile(total: int | None, attributes: Struct | None) -> str | None
     return _with_compute(f"{attributes.gpuInstanceSliceCount}g.{gigabytes}gb", attributes)
 
 
-def _with_compute(profile: str | None, attributes: Struct | None) -> str | None:
+def _with_compute(profile: str | None, attributes: CStruct | None) -> str | None:
     if profile is None or attributes is None:
         return profile
     compute = attributes.computeInstanceSliceCount
     return f"{compute}c.{profile}" if 0 < compute < attributes.gpuInstanceSliceCount else profile
 
 
-def _complete(profile: str | None, attributes: Struct | None) -> bool:
+def _complete(profile: str | None, attributes: CStruct | None) -> bool:
     if profile is not None:
         return "c." not in profile
     return attributes is None or attributes.computeInstanceSliceCount >= attributes.gpuInstanceSliceCount
 
 
-def _with_amounts(instance: MigInstance, attributes: Struct) -> MigInstance:
+def _with_amounts(instance: MigInstance, attributes: CStruct) -> MigInstance:
     return replace(
         instance,
         memory_mib=attributes.memorySizeMB,

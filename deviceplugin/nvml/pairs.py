@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import pynvml
+from msgspec.structs import replace
 
 from deviceplugin.model.node import Gpu, Node, Pair, Problem
 from deviceplugin.nvml.api import Handle, NvmlApi

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import DriverState, Gpu, Node, Problem

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from deviceplugin.model.node import Gpu, MigInstance
-from deviceplugin.nvml.api import Handle, NvmlApi, Struct
+from deviceplugin.nvml.api import CStruct, Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry, call_name
 
@@ -105,7 +105,7 @@ class Recall:
             self._handles.pop(uuid, None)
 
 
-def _number(value: Struct) -> float | None:
+def _number(value: CStruct) -> float | None:
     if not 0 <= value.valueType < len(_VALUES):
         return None
     number: float = getattr(value.value, _VALUES[value.valueType])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from deviceplugin.model.node import Node
 from deviceplugin.rules.identify import split_id
@@ -35,8 +36,7 @@ class Claim(Protocol):
         """Ids as the plugin listed them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A pod that holds a device. Several containers or resources of one pod are one holder, joined by commas."""
 
     namespace: str
@@ -47,8 +47,7 @@ class Holder:
     """How many ids of the device the pod has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(Struct, frozen=True):
     """Holders by hardware UUID; a UUID that nobody holds is in neither mapping."""
 
     cards: Mapping[str, tuple[Holder, ...]] = field(default_factory=lambda: MappingProxyType({}))

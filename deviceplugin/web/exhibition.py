@@ -6,10 +6,10 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from deviceplugin.web.metrics import Moment, live_text, still_text
 from deviceplugin.web.status import document
@@ -49,8 +49,7 @@ def _packer() -> Any:
     return zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One view and everything made from it."""
 
     view: View

@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 HEAD_LIMIT = 16 * 1024
 DRAIN_LIMIT = 64 * 1024
@@ -16,8 +17,7 @@ _END = b"\r\n\r\n"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request without its body; header names are in lower case."""
 
     method: str
@@ -34,8 +34,7 @@ class Request:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Status, headers and the pieces of a body."""
 
     status: HTTPStatus

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from deviceplugin.config.document import Metrics
 from deviceplugin.ledger import Histogram, Ledger, Phase
@@ -15,16 +16,14 @@ from deviceplugin.model.vitals import Load
 from deviceplugin.rules.attribute import Attribution
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """The answer to a question such as `live` or `ready`; the reasons say why not."""
 
     ok: bool = True
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """What the daemon knows of itself and its surroundings beside snapshot and ledger."""
 
     version: str = ""
@@ -48,8 +47,7 @@ class Plugin:
     """Of the event loop: a number that grows without end is a leak."""
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(Struct, frozen=True):
     """A copy of the ledger; see `Ledger` for the meaning."""
 
     counts: Mapping[tuple[str, tuple[str, ...]], float] = field(default_factory=lambda: MappingProxyType({}))
@@ -61,8 +59,7 @@ class Books:
     """The newest last."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """One consistent world, as seen from outside."""
 
     snapshot: Snapshot = field(default_factory=Snapshot)

@@ -155,7 +155,7 @@ class Story:
         )
 
     def _last_gpu(self) -> int:
-        return max(gpu["index"] for gpu in self._offered()[self.resource]["gpus"])
+        return max(int(gpu["index"]) for gpu in self._offered()[self.resource]["gpus"])
 
     def _typed(self, command: str) -> str:
         return f"{DIM}$ {command}{PLAIN}\n"

@@ -125,6 +125,7 @@ def test_everything_comes_to_pass_when_the_api_is_back(tmp_path: Path, api: Fake
         node.wait_healthy(8)
         node.control("xid", "3", "79")
         node.plugin.wait_for_log("telling events is held up")
+        node.plugin.wait_for_log("publishing node labels is held up")
         api.mend()
         wait_until(lambda: api.books.all("events"), timeout=20, what="the event")
         wait_until(

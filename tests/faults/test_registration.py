@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.files import watch
 from deviceplugin.kubelet.registration import Failure
@@ -204,9 +204,9 @@ def test_R6_a_hundred_streams_leave_nothing_behind(kubelet: FakeKubelet, folder:
 def test_R7_a_newcomer_takes_over_and_is_registered_again_within_a_second_of_the_leavers_end(
     kubelet: FakeKubelet, folder: Path
 ) -> None:
-    with Plugin(folder, OFFER) as leaver:
+    with Plugin(folder, offering()) as host, Plugin(folder, OFFER, beside=host) as leaver:
         streaming(kubelet, leaver)
-        with Plugin(folder, OFFER) as newcomer:
+        with Plugin(folder, OFFER, beside=host) as newcomer:
             kubelet.wait_for(GPU, healthy=8, streams=2)
             assert kubelet.resources[GPU].endpoint == newcomer.socket().name
             kept = newcomer.socket()

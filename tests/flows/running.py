@@ -5,12 +5,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
+from msgspec.structs import replace
 
 from deviceplugin.board import Board
 from deviceplugin.files.watch import Watcher
@@ -141,19 +143,34 @@ class Notes(Observer):
 
 
 class Plugin:
-    """Endpoints, board and watcher on an event loop of their own; a context manager."""
+    """Endpoints, board and watcher; a context manager.
 
-    def __init__(self, folder: Path, snapshot: Snapshot, settings: EndpointSettings = QUICK) -> None:
+    They run on an event loop on a thread of their own, or on that of `beside`: gRPC's asyncio side takes one loop a
+    process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        snapshot: Snapshot,
+        settings: EndpointSettings = QUICK,
+        beside: "Plugin | None" = None,
+    ) -> None:
         self.notes = Notes()
+        self._beside = beside
         self.settings = replace(settings, folder=folder)
         self.endpoints: dict[str, Endpoint] = {}
         self.errors: list[BaseException] = []
         self._first = snapshot
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main, name="plugin-under-test")
+        self._ended: Future[None] | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        if self._beside is None:
+            self._thread.start()
+        else:
+            self._ended = asyncio.run_coroutine_threadsafe(self._run(), self._beside.loop)
         if not self._ready.wait(10):
             raise AssertionError("the plugin's loop did not start")
         return self
@@ -175,9 +192,12 @@ class Plugin:
 
     def leave(self) -> None:
         """As on SIGTERM."""
-        if self._thread.is_alive():
+        if self._ended is not None:
             self.loop.call_soon_threadsafe(self._leaving.set)
-        self._thread.join()
+            self._ended.result(10)
+        elif self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._leaving.set)
+            self._thread.join()
 
     def call(self, doing: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the plugin's loop."""

@@ -1,11 +1,11 @@
 """One endpoint against the strict kubelet, on real sockets, when all goes well."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Registration
 from deviceplugin.kubelet.settings import EndpointSettings

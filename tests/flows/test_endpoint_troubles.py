@@ -1,9 +1,9 @@
 """One endpoint in trouble: what is tried, what is said, and how it comes back."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Registration
 from deviceplugin.kubelet import server, sockets

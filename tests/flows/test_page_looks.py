@@ -6,10 +6,10 @@ With PAGE_PICTURES=<folder> the pictures are kept there, to be looked at.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import fake_nvml
 from deviceplugin.config.document import Metrics

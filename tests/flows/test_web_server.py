@@ -14,11 +14,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Metrics
 from deviceplugin.web.exhibition import Exhibition

@@ -1,9 +1,8 @@
 """What holds of `allocate` for any node, configuration and choice of ids."""
 
-from dataclasses import replace
-
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Config
 from deviceplugin.model.inventory import Handover, Inventory, Policy, Resource

@@ -1,9 +1,8 @@
 """What holds of judging whatever is heard, in whatever order."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from deviceplugin.config.document import HealthSection

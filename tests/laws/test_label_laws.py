@@ -1,11 +1,11 @@
 """What holds of the labels of any node under any configuration."""
 
 import re
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Config, Flags, MigStrategy, Replicas, Replicated, SharingSection
 from deviceplugin.model.hostfacts import HostDriver, HostFacts

@@ -1,7 +1,6 @@
 """A node under judgement, for the tests of `rules.judge`."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from deviceplugin.config.document import HealthSection

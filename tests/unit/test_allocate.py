@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Config, Flags, MigStrategy, Replicas, Replicated, SharingSection
 from deviceplugin.model.errors import Refusal, RequestError

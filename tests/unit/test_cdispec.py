@@ -1,10 +1,10 @@
 """CDI specifications, as values."""
 
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cdi, Config, Flags, Imex, PluginFlags
 from deviceplugin.model.node import Node

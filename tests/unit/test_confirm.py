@@ -1,9 +1,9 @@
 """Cards under MPS: Unhealthy until their control daemon is known to run as the configuration wants it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Config, Replicas, Replicated, SharingSection
 from deviceplugin.model.health import Health, Sickness

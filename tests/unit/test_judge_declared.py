@@ -1,8 +1,7 @@
 """Cordons and rehearsals (H10, H11)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cordon, HealthSection
 from deviceplugin.model.evidence import (

@@ -1,8 +1,7 @@
 """Nothing heals without evidence of its class (H2), and flapping is damped."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cordon, HealthPolicy, HealthSection
 from deviceplugin.model.evidence import (
@@ -56,7 +55,7 @@ def test_h2_the_quiet_period_runs_from_the_last_event() -> None:
 def test_h2_h9_what_is_pending_or_unknown_holds_a_recovery_up(not_clean: dict[str, object]) -> None:
     ward = Ward(policy=HealthSection(recovery_action=HealthPolicy.IGNORE, remap_failure=HealthPolicy.IGNORE))
     ward.xid(94)
-    ward.hear(replace(good(), **not_clean), 1)  # type: ignore[arg-type]
+    ward.hear(replace(good(), **not_clean), 1)
     ward.hear(Tick(), 1000)
     assert "xid-94" in ward.sick[A]
 

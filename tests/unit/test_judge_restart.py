@@ -1,8 +1,7 @@
 """A restart washes no bad card, and a reboot is a reset (H3)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cordon
 from deviceplugin.model.evidence import (

@@ -1,8 +1,7 @@
 """Cards and instances that are lost, vanish, come back, or cannot be looked at."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.model.evidence import (
     Forgotten,

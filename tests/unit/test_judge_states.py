@@ -1,8 +1,9 @@
 """States count by policy (H5), and what cannot be read changes nothing (H9)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from deviceplugin.config.document import HealthPolicy
@@ -27,7 +28,7 @@ class Bad:
 
     @property
     def reading(self) -> Reading:
-        return replace(self.well, **self.facts)  # type: ignore[arg-type]
+        return replace(self.well, **self.facts)
 
 
 STATES = [
@@ -84,7 +85,7 @@ def test_h9_a_state_that_cannot_be_read_stays_as_it_was(bad: Bad) -> None:
 )
 def test_h9_what_makes_no_sense_or_does_not_count_is_not_bad(odd: dict[str, object]) -> None:
     ward = Ward()
-    ward.hear(replace(old(), **odd))  # type: ignore[arg-type]
+    ward.hear(replace(old(), **odd))
     assert (ward.sick, ward.last) == ({}, {})
 
 

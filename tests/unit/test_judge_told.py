@@ -1,8 +1,7 @@
 """Events other than Xids, and that every change says why (H5, H6)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cordon, HealthPolicy, HealthSection
 from deviceplugin.model.evidence import (

@@ -1,8 +1,7 @@
 """The state machine of one ailment, walked transition by transition through `judge` itself."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Cordon, HealthPolicy, HealthSection
 from deviceplugin.model.evidence import (

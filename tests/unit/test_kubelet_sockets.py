@@ -126,7 +126,8 @@ def test_the_sweep_leaves_a_socket_that_is_bound_and_about_to_listen(tmp_path: P
     assert path.exists()
 
 
-def test_rivals_come_and_go_by_name_and_life(tmp_path: Path) -> None:
+def test_rivals_come_and_go_by_name_and_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "_YOUNG", 0.0)
     looking = rivals.Rivals(tmp_path, "nvidia.com/gpu")
     own = tmp_path / "nvidia-gpu-00000000.sock"
     dead(tmp_path / "nvidia-gpu-33333333.sock")
@@ -147,6 +148,21 @@ def test_rivals_come_and_go_by_name_and_life(tmp_path: Path) -> None:
         assert looking.look(own)[second] == words
         assert looking.present == {}
         assert looking.look(own) == {}
+
+
+def test_a_rival_counts_from_when_its_socket_is_made_and_is_gone_when_it_stops_to_listen(tmp_path: Path) -> None:
+    looking = rivals.Rivals(tmp_path, "nvidia.com/gpu")
+    path = tmp_path / "nvidia-gpu-11111111.sock"
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as starting:
+        starting.bind(str(path))
+        looking.look(None)
+        assert path in looking.present
+        starting.listen()
+        assert looking.look(None) == {}
+    assert path in looking.look(None)
+    assert looking.present == {}
+    path.unlink()
+    assert rivals._just_made(path) is False
 
 
 def test_neighbours_are_of_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,9 @@
 """What an endpoint does next: the table, row by row, and what must hold in every view."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from deviceplugin.kubelet.watchdog import Decision, Step, View, decide, phase
 from deviceplugin.ledger import Phase

@@ -1,10 +1,10 @@
 """Labels of nodes that are no catalogue machine: mixed models, selections, sharing in parts, facts that are missing."""
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.config.document import (
     Config,

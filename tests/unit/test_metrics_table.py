@@ -1,11 +1,11 @@
 """The table of metrics: names and labels as promised, held to the documentation and to the text it renders."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from deviceplugin.config.document import Metrics, PodLabels

@@ -2,11 +2,11 @@
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.cli import main
 from deviceplugin.cli.allocate import as_text

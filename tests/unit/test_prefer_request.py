@@ -7,7 +7,7 @@ import pytest
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.health import Health, Sickness
 from deviceplugin.model.inventory import Policy
-from deviceplugin.rules.prefer import check_strict, prefer, prepare
+from deviceplugin.rules.prefer import prefer, prepare
 from deviceplugin.rules.prefer.cards import Rule
 from tests.strategies.fabrics import closeness, closeness_of, instances, offered, replicas, uuid, whole_cards
 
@@ -130,18 +130,6 @@ def test_strict_refuses_what_cannot_be_spread_with_the_numbers() -> None:
     with pytest.raises(RequestError, match="policy strict"):
         prefer(snapshot, resource, ids, ids[:2], 3)
     assert len({name.split("::")[0] for name in prefer(snapshot, resource, ids, [], 3).ids}) == 3
-
-
-def test_strict_is_checked_for_ids_that_the_kubelet_chose_itself() -> None:
-    close = closeness(2, lambda a, b: 0)
-    _, resource = replicas(close, [2, 2], Policy.STRICT)
-    ids = [share.id for share in resource.shares]
-    check_strict(resource, [ids[0], ids[2]])
-    with pytest.raises(RequestError, match=f"2 of 2 are on {uuid(0)}") as caught:
-        check_strict(resource, ids[:2])
-    assert caught.value.refusal is Refusal.FAILED_PRECONDITION
-    _, relaxed = replicas(close, [2, 2], Policy.SPREAD)
-    check_strict(relaxed, ids[:2])
 
 
 def test_a_sick_card_gives_no_share_while_others_can() -> None:

@@ -135,3 +135,12 @@ def test_unequal_holders_are_opened_as_few_as_can_be(rooms: list[int], size: int
     snapshot, resource = replicas(closeness(4, lambda a, b: 1), rooms, Policy.PACKED)
     ids = prefer(snapshot, resource, [share.id for share in resource.shares], [], size).ids
     assert [sum(resource.by_id[name].gpu_index == card for name in ids) for card in range(4)] == expected
+
+
+def test_of_cards_that_can_be_exchanged_the_less_loaded_are_taken_and_that_decided() -> None:
+    close = closeness(3, lambda a, b: 12)
+    snapshot, resource = replicas(close, [4] * 3, Policy.SPREAD)
+    free = [share.id for share in resource.shares if share.gpu_index != 1 or share.replica == 0]
+    answer = prefer(snapshot, resource, free, [], 2)
+    assert answer.gpu_indices == (0, 2)
+    assert answer.decided_by is Rule.LOAD

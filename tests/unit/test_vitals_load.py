@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from deviceplugin.model.vitals import GpuLoad, Load, Process
 from deviceplugin.nvml.vitals import Vitals

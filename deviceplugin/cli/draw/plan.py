@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil
+
+from msgspec import Struct
 
 from deviceplugin.model.inventory import Closeness
 from deviceplugin.model.node import Node
@@ -17,8 +18,7 @@ RISE = 38
 """Space between rows of cards that are linked directly, and above the first for links that arch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """The upper left corner of a card."""
 
     x: float
@@ -30,8 +30,7 @@ class Spot:
         return self.x + CARD_WIDTH / 2, self.y + CARD_HEIGHT / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """An NVLink domain, or the cards of one NUMA node that have no NVLink."""
 
     members: tuple[int, ...]
@@ -45,8 +44,7 @@ class Box:
     """Where the switch is drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A NUMA node; None is unknown."""
 
     numa: int | None
@@ -54,8 +52,7 @@ class Column:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The whole picture. Positions are those of `Closeness`."""
 
     spots: tuple[Spot, ...]

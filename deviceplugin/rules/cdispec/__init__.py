@@ -6,7 +6,8 @@ Source: Container Device Interface specification 0.5.0. Names and edits are thos
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.config.document import Config
 from deviceplugin.model.node import Node
@@ -45,8 +46,7 @@ FILES = tuple(f"{OWN_VENDOR}-{name}.json" for name in ("gpu", "imex-channel", *B
 """Names of all files that may be ours: upstream's, so that what it left behind is overwritten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One specification file."""
 
     kind: str

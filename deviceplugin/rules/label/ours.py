@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from deviceplugin.config.document import Config, MigStrategy
 from deviceplugin.config.names import qualify
@@ -21,8 +22,7 @@ _LEFT_TO_OTHERS = frozenset({"excluded", "not-included", "pattern"})
 _INVALID = frozenset({NodeState.MIG_UNEQUAL, NodeState.MIG_PARTIAL, NodeState.MIG_EMPTY})
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """How a group of like devices is shared."""
 
     replicas: int = 0
@@ -36,8 +36,7 @@ class Usage:
         return "" if self.sharing is Sharing.NONE or self.renamed else "SHARED"
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(Struct, frozen=True):
     """A device as it is offered."""
 
     resource: str
@@ -45,8 +44,7 @@ class Offered:
     sharing: Sharing
 
 
-@dataclass(frozen=True, slots=True)
-class Ours:
+class Ours(Struct, frozen=True):
     """The selected cards of a snapshot and what is offered of them."""
 
     snapshot: Snapshot

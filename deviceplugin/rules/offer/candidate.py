@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from deviceplugin.model.inventory import LeftOut
 from deviceplugin.model.node import Gpu, MigInstance
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A card (`instance` is None) or a MIG instance."""
 
     gpu: Gpu

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from deviceplugin.config.document import MigStrategy, Replicas, Replicated, SharingSection
 from deviceplugin.config.names import DOMAIN, qualify, resource_fault, shared_name
@@ -14,8 +15,7 @@ from deviceplugin.rules.offer.name import Placed
 from deviceplugin.rules.offer.select import names_device
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The sharing block that is given."""
 
     path: str
@@ -34,16 +34,14 @@ class Block:
         return qualify(shared_name(qualify(entry.name), entry.rename, by_default=by_default))
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """One device in the hand of one entry."""
 
     path: str
     entry: Replicas
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """Claims by UUID, and what is wrong with the entries on this node."""
 
     by_uuid: Mapping[str, Claim]

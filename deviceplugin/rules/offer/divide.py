@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from deviceplugin.config.document import MigStrategy
 from deviceplugin.model.inventory import LeftOut, NodeState
@@ -12,8 +13,7 @@ from deviceplugin.model.node import Gpu
 from deviceplugin.rules.offer.candidate import Candidate, parts, whole
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(Struct, frozen=True):
     """What may be offered, in node order; `state` says why it is nothing, should it be nothing."""
 
     candidates: tuple[Candidate, ...] = ()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import accumulate
+
+from msgspec.structs import replace
 
 from deviceplugin.model.inventory import Resource, Share
 

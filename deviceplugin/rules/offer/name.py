@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from deviceplugin.config.amounts import MemoryBound, parse_bound
 from deviceplugin.config.document import MigStrategy, Pattern, Resources
@@ -14,8 +15,7 @@ from deviceplugin.rules.identify import WHOLE_CARD, matches, matches_pci, mig_re
 from deviceplugin.rules.offer.candidate import Candidate
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A device and the resource it belongs to before sharing."""
 
     candidate: Candidate
@@ -23,8 +23,7 @@ class Placed:
     policy: Policy | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """Devices with their resources; those whose pattern has no name are left out."""
 
     placed: tuple[Placed, ...]

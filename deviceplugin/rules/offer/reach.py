@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.config.document import CdiSpec, Config, ListStrategy
 from deviceplugin.model.inventory import LeftOut
@@ -13,8 +14,7 @@ from deviceplugin.rules.offer.candidate import Candidate
 CDI = frozenset({ListStrategy.CDI_ANNOTATIONS, ListStrategy.CDI_CRI})
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """Devices whose nodes are known where they are needed, and the others."""
 
     candidates: tuple[Candidate, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from deviceplugin.config.document import Devices
 from deviceplugin.model.inventory import LeftOut
@@ -14,8 +16,7 @@ from deviceplugin.rules.offer.candidate import Candidate, parts, whole
 Entry = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The GPUs that remain, each with the instances that remain."""
 
     gpus: tuple[Gpu, ...]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from deviceplugin.config.document import Config
 from deviceplugin.model.inventory import Policy, Resource, Share, Sharing
 from deviceplugin.rules.identify import share_id
@@ -21,8 +23,7 @@ MPS_CLIENTS_BEFORE = 16
 _MANY_CLIENTS_SINCE = (7, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """The resources of a node, and what is wrong with their sharing on it."""
 
     resources: Mapping[str, Resource]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from deviceplugin.model.inventory import Inventory, LeftOut, NodeState, Resource
 

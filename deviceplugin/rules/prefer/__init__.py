@@ -13,10 +13,10 @@ from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.prefer.ground import ground_of
 from deviceplugin.rules.prefer.preference import Preference, preference
 from deviceplugin.rules.prefer.request import check
-from deviceplugin.rules.prefer.shares import check_strict, shares
+from deviceplugin.rules.prefer.shares import shares
 from deviceplugin.rules.prefer.whole import whole
 
-__all__ = ["Preference", "check_strict", "prefer", "prepare"]
+__all__ = ["Preference", "prefer", "prepare"]
 
 
 def prefer(

@@ -6,7 +6,6 @@ rules of whole cards. Where those do not care either, holders of low index are t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from deviceplugin.rules.prefer.packing import packed
 from deviceplugin.rules.prefer.placing import place, place_one_each
 from deviceplugin.rules.prefer.preference import Verdict
 from deviceplugin.rules.prefer.request import Request
-from deviceplugin.rules.prefer.stock import Stock, found, holder_name, ids_of
+from deviceplugin.rules.prefer.stock import Stock, found, ids_of
 
 POLICY_RULE = {
     Policy.DISTRIBUTED: Rule.LOAD,
@@ -59,23 +58,6 @@ def shares(chooser: Chooser, stock: Stock, request: Request) -> Verdict:
     if decided is Rule.ONLY and request.alternatives > 1:
         decided = POLICY_RULE[policy] if sum(holder.room > 0 for holder in holders) > 1 else Rule.INDEX
     return Verdict(ids_of(stock, request, amounts), choice.mask, decided, choice.exact)
-
-
-def check_strict(resource: Resource, ids: Sequence[str]) -> None:
-    """Refuses ids that share a holder where the resource's policy is strict.
-
-    Raises:
-        RequestError: FAILED_PRECONDITION.
-    """
-    if resource.policy is Policy.STRICT:
-        names = Counter(holder_name(resource.by_id[name]) for name in ids)
-        if len(names) < len(ids):
-            crowded, number = names.most_common(1)[0]
-            raise RequestError(
-                f"{resource.name}: policy strict gives each share a GPU or MIG instance of its own, but {number} of "
-                f"{len(ids)} are on {crowded}; ask for fewer shares, or set allocationPolicy to spread",
-                Refusal.FAILED_PRECONDITION,
-            )
 
 
 def _enough(resource: Resource, holders: Sequence[Holder], request: Request) -> None:

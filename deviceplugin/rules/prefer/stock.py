@@ -30,7 +30,7 @@ class Stock(Struct, frozen=True):
     """There are MIG instances: rules about NVLink tell nothing."""
 
 
-def holder_name(share: Share) -> str:
+def _holder(share: Share) -> str:
     """What a share is cut from: the card or MIG instance of a replica; the card of an unshared MIG instance."""
     return share.gpu if share.replica is None else share.device
 
@@ -40,7 +40,7 @@ def stock_of(resource: Resource, cards: Cards) -> Stock:
     bit = dict(zip(cards.uuids, cards.bits, strict=True))
     by_holder: dict[str, list[Share]] = {}
     for share in resource.shares:
-        by_holder.setdefault(holder_name(share), []).append(share)
+        by_holder.setdefault(_holder(share), []).append(share)
     groups = tuple(by_holder.values())
     return Stock(
         resource=resource,

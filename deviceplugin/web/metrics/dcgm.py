@@ -6,8 +6,9 @@ Units are DCGM's: MHz, degrees Celsius, W, mJ, MiB, percent. As there, a card in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
+
+from msgspec import Struct
 
 from deviceplugin.model.vitals import GpuLoad, MigLoad
 from deviceplugin.rules.attribute import Holder
@@ -36,8 +37,7 @@ DCGM_LABELS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(Struct, frozen=True):
     """What DCGM counts as one: a card, or a MIG instance."""
 
     view: View

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from deviceplugin.ledger import Phase
 from deviceplugin.model.health import Sickness
@@ -22,8 +23,7 @@ UP = frozenset({Phase.REGISTERED, Phase.STREAMING})
 Values = Iterable[tuple[tuple[object, ...], float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """What the rows that are written at each scrape read."""
 
     view: View

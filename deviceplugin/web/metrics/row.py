@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 Source = TypeVar("Source")
 
@@ -27,8 +28,7 @@ class Sample(NamedTuple):
     """`_bucket`, `_sum` or `_count` of a histogram."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[Source]):
+class Metric(Struct, Generic[Source], frozen=True):
     """One row. A metric without samples is left out of the text, heading and all."""
 
     name: str

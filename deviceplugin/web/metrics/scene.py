@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from deviceplugin.config.document import PodLabels
 from deviceplugin.model.node import Gpu, MigInstance
@@ -19,8 +20,7 @@ CARD_LABELS = (*UNITS_PER_LABEL, *POD_LABELS)
 MIG_LABELS = (*UNITS_PER_LABEL, "mig_uuid", "mig_profile", "gpu_instance", "compute_instance", *POD_LABELS)
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """A MIG instance."""
 
     mig: MigInstance
@@ -30,8 +30,7 @@ class Instance:
     """One text for each pod that holds it, one without a pod where nobody does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """A physical GPU."""
 
     gpu: Gpu
