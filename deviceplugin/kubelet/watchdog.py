@@ -70,7 +70,7 @@ TABLE: tuple[Row, ...] = (
     (lambda v: not v.needs_stream, lambda _: Decision(Step.WAIT)),
     (lambda v: v.calls_kubelet and v.kubelet is None, lambda _: Decision(Step.WAIT, why="the kubelet is absent")),
     (
-        lambda v: v.calls_kubelet and v.registered_with is None,
+        lambda v: v.calls_kubelet and (v.registered_with is None or v.registered_at is None),
         lambda v: Decision(Step.REGISTER, v.not_before, "not registered yet"),
     ),
     (
