@@ -12,7 +12,7 @@ from deviceplugin.config.document import Metrics, PodLabels
 from deviceplugin.web.metrics import DCGM_ROWS, GPU_ROWS, LIVE_ROWS, PLUGIN_ROWS, Moment, live_text, still_text
 from deviceplugin.web.metrics.describe import as_markdown
 from deviceplugin.web.metrics.row import Kind, Metric
-from deviceplugin.web.view import View
+from deviceplugin.web.view import Books, View
 from tests.web_views import NOW, view_of
 
 ROWS: tuple[Metric[Any], ...] = (*PLUGIN_ROWS, *LIVE_ROWS, *GPU_ROWS, *DCGM_ROWS)
@@ -178,6 +178,15 @@ def test_a_mig_instance_has_figures_and_a_holder_of_its_own() -> None:
     parents = {labels["uuid"] for labels, _ in found["gpu_mig_memory_total_bytes"]}
     held = {labels["uuid"] for labels, _ in found["gpu_temperature_celsius"] if "pod" in labels}
     assert parents & held
+
+
+def test_what_can_be_counted_starts_at_zero() -> None:
+    view = view_of("t4x1")
+    found = samples(replace(view, books=Books()))
+    zero = {"result": "refused"}
+    assert (zero, 0) in found["gpu_device_plugin_config_reload_total"]
+    assert ({"resource": "nvidia.com/gpu", **zero}, 0) in found["gpu_device_plugin_allocations_total"]
+    assert found["gpu_device_plugin_list_updates_total"] == [({"resource": "nvidia.com/gpu"}, 0)]
 
 
 def test_states_are_told_apart() -> None:

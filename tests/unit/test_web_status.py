@@ -17,6 +17,7 @@ from deviceplugin.cli import health, status
 from deviceplugin.cli.context import Context
 from deviceplugin.cli.screen import draw, silent, span
 from deviceplugin.model.errors import PluginError
+from deviceplugin.model.health import Verdict
 from deviceplugin.web.advice import ADVICE, XID_ADVICE, advise
 from deviceplugin.web.exhibition import Exhibition
 from deviceplugin.web.status import document
@@ -136,6 +137,14 @@ def test_a_terminal_shows_gpus_resources_and_changes() -> None:
     assert re.search(r"nvidia.com/gpu +7 +6 +0 +1 +streaming", screen)
     assert "not offered: GPU 6" in screen
     assert "→ The GPU has fallen off the bus" in screen
+
+
+def test_a_recovery_needs_no_advice() -> None:
+    view = view_of(sick=[3])
+    back = replace(view.books.transitions[0], to=Verdict.HEALTHY, detail="xid-79 is over")
+    view = replace(view, books=replace(view.books, transitions=(back,)))
+    assert shown(view)["transitions"][0]["todo"] == ""
+    assert "→" not in text(view)
 
 
 def test_a_terminal_shows_mig_instances() -> None:

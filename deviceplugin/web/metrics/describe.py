@@ -19,6 +19,12 @@ from; a test compares the two.
 The text is rendered once for each sample (`--metrics-interval`, 10 s) or change and handed to every scrape as it is, so
 a scrape never waits for the driver. Two figures are written at the scrape itself: how old the sample is, and how long
 a driver call has been hanging. A metric that the hardware or driver does not support is absent, never 0.
+
+The port (`--metrics-address`, `:9400`, IPv4 and IPv6) answers `GET` and `HEAD` at `/metrics`, `/status` (see
+[status.md](status.md)), `/` (the same as a page), `/healthz` and `/readyz`. TLS: `--metrics-tls-cert` and
+`--metrics-tls-key`; with `--metrics-tls-client-ca` clients need a certificate of that authority. Passwords:
+`--metrics-basic-auth-file`, lines of `user:password`; the two probes need none. These files are read again when they
+change. Alerts, a dashboard and a PodMonitor are in `daemonset/monitoring`, what to do in [runbooks.md](runbooks.md).
 """
 
 _GPU = """

@@ -21,6 +21,7 @@ PREFIX = "gpu_device_plugin_"
 UP = frozenset({Phase.REGISTERED, Phase.STREAMING})
 
 Values = Iterable[tuple[tuple[object, ...], float]]
+Texts = Iterable[tuple[str, ...]]
 
 
 class Moment(Struct, frozen=True):
@@ -33,6 +34,24 @@ class Moment(Struct, frozen=True):
     """By thread: seconds in its present call of the driver."""
 
 
+def _nothing(view: View) -> Texts:
+    del view
+    return ()
+
+
+def _reloads(view: View) -> Texts:
+    del view
+    return ("success",), ("refused",)
+
+
+def _resources(view: View) -> Texts:
+    return [(name,) for name in view.snapshot.inventory.resources]
+
+
+def _granted(view: View) -> Texts:
+    return [(name, result) for name in view.snapshot.inventory.resources for result in ("success", "refused")]
+
+
 def _gauge(name: str, meaning: str, labels: tuple[str, ...], values: Callable[[View], Values]) -> Metric[Scene]:
     def samples(scene: Scene) -> Iterator[Sample]:
         for texts, value in values(scene.view):
@@ -41,11 +60,16 @@ def _gauge(name: str, meaning: str, labels: tuple[str, ...], values: Callable[[V
     return Metric(PREFIX + name, Kind.GAUGE, meaning, labels, samples)
 
 
-def _counter(name: str, meaning: str, labels: tuple[str, ...], kept_as: str) -> Metric[Scene]:
+def _counter(
+    name: str, meaning: str, labels: tuple[str, ...], kept_as: str, from_zero: Callable[[View], Texts] = _nothing
+) -> Metric[Scene]:
+    """A row of the ledger's counts. Those of `from_zero` are there from the start, so that the first one is a rise."""
+
     def samples(scene: Scene) -> Iterator[Sample]:
-        for (count, texts), value in scene.view.books.counts.items():
-            if count == kept_as:
-                yield Sample(write(dict(zip(labels, texts, strict=True))), value)
+        counts: dict[tuple[str, ...], float] = dict.fromkeys(from_zero(scene.view), 0)
+        counts |= {texts: value for (count, texts), value in scene.view.books.counts.items() if count == kept_as}
+        for texts, value in counts.items():
+            yield Sample(write(dict(zip(labels, texts, strict=True))), value)
 
     return Metric(PREFIX + name, Kind.COUNTER, meaning, labels, samples)
 
@@ -139,7 +163,11 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         lambda view: [((view.snapshot.config.hash, view.snapshot.config.source), 1)],
     ),
     _counter(
-        "config_reload_total", "Configurations taken in after the first, by result.", ("result",), "config_reload"
+        "config_reload_total",
+        "Configurations taken in after the first, by result.",
+        ("result",),
+        "config_reload",
+        _reloads,
     ),
     _gauge(
         "config_last_reload_success_timestamp_seconds",
@@ -172,7 +200,7 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         _by_resource(lambda view, name: view.books.streams.get(name, 0)),
     ),
     _counter("registrations_total", "Registrations by result.", ("resource", "result"), "registrations"),
-    _counter("list_updates_total", "Device lists sent to the kubelet.", ("resource",), "list_updates"),
+    _counter("list_updates_total", "Device lists sent to the kubelet.", ("resource",), "list_updates", _resources),
     _gauge("devices", "Devices offered, by health.", ("resource", "health"), _devices),
     _gauge(
         "allocated_devices",
@@ -187,7 +215,7 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         ("nvlink_domain",),
         _free,
     ),
-    _counter("allocations_total", "Allocate calls by result.", ("resource", "result"), "allocations"),
+    _counter("allocations_total", "Allocate calls by result.", ("resource", "result"), "allocations", _granted),
     _histogram("allocation_duration_seconds", "Time to answer Allocate.", "allocation"),
     _histogram("preferred_allocation_duration_seconds", "Time to answer GetPreferredAllocation.", "preferred"),
     _counter(
