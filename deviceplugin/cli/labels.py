@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     """
     process, gfd = context.loaded.process, context.loaded.config.flags.gfd
     logs.configure(process.log_format, process.log_level)
-    work = _Work(context, gfd.output_file if arguments.output is None else arguments.output)
+    work = _Work(context, arguments.output)
     if gfd.oneshot:
         work.once()
         return 0
@@ -58,10 +58,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 class _Work:
     """One labelling after the other."""
 
-    def __init__(self, context: Context, output: str) -> None:
+    def __init__(self, context: Context, output: str | None) -> None:
         self._context = context
-        self._output = output
+        self._given = output
         self._worked = False
+        self._published: dict[str, str] = {}
 
     def again(self) -> None:
         """Labels once; what fails is logged, since the next time it may work."""
@@ -76,15 +77,21 @@ class _Work:
 
     def once(self) -> None:
         """Labels once."""
+        from deviceplugin.config.document import LabelSink
+        from deviceplugin.files.labels import render
+        from deviceplugin.rules.label.sink import sink
+
         labels = self._labels()
         self._worked = True
-        if self._output in PRINT:
-            from deviceplugin.files.labels import render
-
+        config = self._context.loaded.config
+        path, place = config.flags.gfd.output_file if self._given is None else self._given, sink(config)
+        if self._given not in PRINT and place in {LabelSink.NODE, LabelSink.NODE_FEATURE}:
+            self._by_api(labels, feature=place is LabelSink.NODE_FEATURE)
+        elif path in PRINT:
             sys.stdout.write(render(labels))
             sys.stdout.flush()
         else:
-            self._write(labels)
+            self._write(path, labels, make_folder=config.labels.publish is LabelSink.FILE)
 
     def _labels(self) -> Mapping[str, str]:
         from deviceplugin.files.pcifacts import read_facts
@@ -99,21 +106,46 @@ class _Work:
         judged = {name: value for name, value in labels.items() if name != HEALTHY}
         return stamped(judged, config, time.time())
 
-    def _write(self, labels: Mapping[str, str]) -> None:
-        from deviceplugin.config.document import LabelSink
+    def _by_api(self, labels: Mapping[str, str], *, feature: bool) -> None:
+        """Publishes by the Kubernetes API, as labels.publish says, where something but the timestamp differs."""
+        from importlib.util import find_spec
+
+        from deviceplugin.rules.label import without_timestamp
+
+        if without_timestamp(labels) == self._published:
+            return
+        node = self._context.loaded.config.cluster.node_name
+        if not node:
+            raise PluginError("labels go to the Kubernetes API, which needs this node's name: set NODE_NAME")
+        if find_spec("lightkube") is None:
+            raise PluginError("labels go to the Kubernetes API, which needs gpu-device-plugin[cluster] installed")
+
+        import asyncio
+
+        from deviceplugin.cluster.api import Api
+        from deviceplugin.cluster.labels import way
+        from deviceplugin.ledger import Ledger
+
+        async def publish() -> None:
+            async with Api(node, Ledger()) as api:
+                await way(api, feature=feature).publish(labels)
+
+        asyncio.run(publish())
+        self._published = without_timestamp(labels)
+        log.info("labels published", extra={"node": node, "labels": len(labels)})
+
+    def _write(self, path: str, labels: Mapping[str, str], *, make_folder: bool) -> None:
         from deviceplugin.files.labels import LabelFile, Outcome
 
-        file = LabelFile(self._output, make_folder=self._context.loaded.config.labels.publish is LabelSink.FILE)
+        file = LabelFile(path, make_folder=make_folder)
         try:
             outcome = file.publish(labels)
         except OSError as error:
-            raise PluginError(
-                f"labels cannot be written to {self._output}: {error}; mount a writable folder"
-            ) from error
+            raise PluginError(f"labels cannot be written to {path}: {error}; mount a writable folder") from error
         if outcome is Outcome.NO_FOLDER:
             raise PluginError(
                 f"{file.path.parent} is not there: mount node-feature-discovery's features.d folder, name another file "
                 "by --output-file, or print by --output -"
             )
         if outcome is Outcome.WRITTEN:
-            log.info("labels written", extra={"path": self._output, "labels": len(labels)})
+            log.info("labels written", extra={"path": path, "labels": len(labels)})

@@ -74,3 +74,8 @@ class AsFeature:
         features: dict[str, dict[str, str]] = {"attributes": {}, "flags": {}, "instances": {}}
         spec = {"features": features, "labels": {name: value for name, value in labels.items() if is_ours(name)}}
         await self._api.apply_feature(f"{FEATURE}{self._api.node}", spec, MANAGER)
+
+
+def way(api: Api, *, feature: bool) -> Publisher:
+    """How labels are published: as a NodeFeature object, or on the node."""
+    return AsFeature(api) if feature else OnNode(api)

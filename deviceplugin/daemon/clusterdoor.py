@@ -135,7 +135,7 @@ class ClusterDoor:
     def _tasks(self, api: Api, wanted: Wanted) -> list[Coroutine[None, None, None]]:
         from deviceplugin.cluster.events import EventReporter
         from deviceplugin.cluster.keep import Keeper
-        from deviceplugin.cluster.labels import AsFeature, OnNode, Publisher
+        from deviceplugin.cluster.labels import way
         from deviceplugin.cluster.pauses import Pauses
         from deviceplugin.cluster.selection import LabelWatch
         from deviceplugin.cluster.standing import standing, write
@@ -146,9 +146,9 @@ class ClusterDoor:
         if wanted.config_label:
             tasks.append(LabelWatch(api, daemon.choose, Pauses("choosing the configuration by node label")).run())
         if wanted.labels is not LabelSink.OFF:
-            way: Publisher = OnNode(api) if wanted.labels is LabelSink.NODE else AsFeature(api)
+            publisher = way(api, feature=wanted.labels is LabelSink.NODE_FEATURE)
             pauses = Pauses("publishing node labels")
-            keepers.append(Keeper(self._labels, way.publish, pauses, mark=without_timestamp))
+            keepers.append(Keeper(self._labels, publisher.publish, pauses, mark=without_timestamp))
         if wanted.condition:
 
             async def put(now: Standing) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from deviceplugin.config.document import Config
 from deviceplugin.files.labels import parse
+from deviceplugin.files.watch import identity
 from deviceplugin.model.hostfacts import HostFacts
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.label import is_ours, label
@@ -28,7 +29,7 @@ def machine(tmp_path: Path) -> Iterator[FakeNode]:
 def test_L1_labels_do_not_flap_at_a_restart(machine: FakeNode) -> None:
     machine.plugin.start()
     wait_until(machine.labels_file.exists, what="the feature file")
-    before = machine.labels_file.stat()
+    before = identity(machine.labels_file)
     labels = parse(machine.labels_file.read_text())
     watched: list[bool] = []
     for way in (machine.plugin.stop, machine.plugin.kill):
@@ -36,15 +37,16 @@ def test_L1_labels_do_not_flap_at_a_restart(machine: FakeNode) -> None:
         watched.append(machine.labels_file.exists())
         machine.plugin.start()
         machine.wait_healthy(19, resource="nvidia.com/mig-1g.5gb")
-        watched.append(machine.labels_file.stat() == before)
+        watched.append(identity(machine.labels_file) == before)
     # Something that changes the labels shows that labelling has run since: one rewrite, with everything else as it was.
     machine.control("xid", "0", "79")
-    wait_until(lambda: machine.labels_file.stat() != before, what="labels after an Xid")
+    wait_until(lambda: identity(machine.labels_file) != before, what="labels after an Xid")
     now = parse(machine.labels_file.read_text())
     assert watched == [True] * 4
     assert {name for name in labels if now[name] != labels[name]} - {"nvidia.com/gfd.timestamp"} == {
         "nvidia.com/gpu.healthy"
     }
+    machine.plugin.wait_for_log("node labels written", count=2)
     assert machine.plugin.log.count("node labels written") == 2
 
 
@@ -74,11 +76,11 @@ def test_L1_several_models_are_all_told() -> None:
 def test_L2_labels_of_other_owners_are_neither_written_nor_files_of_theirs_touched(machine: FakeNode) -> None:
     theirs = machine.labels_file.with_name("of-somebody-else")
     theirs.write_text("nvidia.com/gpu.present=true\n")
-    before = theirs.stat()
+    before = identity(theirs)
     machine.plugin.start()
     wait_until(machine.labels_file.exists, what="the feature file")
     machine.plugin.stop()
-    assert theirs.stat() == before
+    assert identity(theirs) == before
     assert sorted(path.name for path in theirs.parent.iterdir()) == ["gfd", "of-somebody-else"]
     labels = parse(machine.labels_file.read_text())
     assert "nvidia.com/gpu.present" not in labels

@@ -230,3 +230,26 @@ def test_without_the_node_s_name_the_door_stays_closed_and_says_so(tmp_path: Pat
         node.wait_healthy(8)
         node.plugin.wait_for_log("set NODE_NAME from spec.nodeName")
         assert api.requests == []
+
+
+def test_labels_once_by_the_api(tmp_path: Path, api: FakeApi) -> None:
+    with plugin(tmp_path, api) as node:
+        words = ("labels", f"--driver=fake:{node.machine}", "--oneshot", "--labels-publish=node")
+        node.command(*words)
+        assert labels(api)["nvidia.com/gpu.count"] == "8"
+        printed = node.command(*words, "--output=-").stdout
+        assert "nvidia.com/gpu.count=8\n" in printed
+        assert api.count("patch", "nodes") == 1
+        api.fail("patch", "nodes", code=403)
+        done = node.command(*words, check=False)
+        assert done.returncode == 1
+        assert 'cannot patch resource "nodes"' in done.stderr
+
+
+def test_labels_by_the_api_without_the_nodes_name(tmp_path: Path, api: FakeApi) -> None:
+    with plugin(tmp_path, api, NODE_NAME="") as node:
+        done = node.command(
+            "labels", f"--driver=fake:{node.machine}", "--oneshot", "--use-node-feature-api", check=False
+        )
+        assert done.returncode == 1
+        assert "set NODE_NAME" in done.stderr

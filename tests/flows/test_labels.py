@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.files.labels import parse
+from deviceplugin.files.watch import identity
 from tests.node import ROOT, FakeNode
 from tests.waiting import NotYet, wait_until
 
@@ -51,16 +52,16 @@ def test_the_file_stays_over_a_restart_and_is_not_written_again(node: FakeNode) 
     ready(node)
     node.plugin.start()
     wait_for(node, "gpu.healthy", "8")
-    before = node.labels_file.stat()
+    before = identity(node.labels_file)
     node.plugin.stop()
-    assert node.labels_file.stat() == before
+    assert identity(node.labels_file) == before
     node.plugin.start()
     node.wait_healthy(8)
     node.control("xid", "0", "79")
     wait_for(node, "gpu.healthy", "7")
-    after = node.labels_file.stat()
+    assert identity(node.labels_file) != before
+    node.plugin.wait_for_log("node labels written", count=2)
     assert node.plugin.log.count("node labels written") == 2
-    assert after.st_ino != before.st_ino
 
 
 def test_a_file_that_someone_took_away_comes_back(node: FakeNode) -> None:
@@ -147,3 +148,27 @@ def test_once_without_the_folder_says_what_to_do(node: FakeNode) -> None:
     assert done.returncode == 1
     assert f"{node.labels_file.parent} is not there" in done.stderr
     assert "--output -" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_said_once_and_serving_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "features.d").write_text("a file where the folder should be")
+    with FakeNode(tmp_path, arguments=["--labels-publish=file", "--sleep-interval=50ms"]) as node:
+        node.plugin.start()
+        node.wait_healthy(8)
+        node.plugin.wait_for_log("node labels cannot be written")
+        (tmp_path / "features.d").unlink()
+        wait_for(node, "gpu.count", "8")
+        assert node.plugin.log.count("node labels cannot be written") == 1
+
+
+def test_published_nowhere(tmp_path: Path) -> None:
+    with FakeNode(tmp_path, arguments=["--labels-publish=off", f"--config-file={tmp_path / 'config.yaml'}"]) as node:
+        ready(node)
+        node.configure("version: v1\n")
+        node.plugin.start()
+        node.wait_healthy(8)
+        node.configure("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n")
+        node.wait_healthy(16)
+        assert not node.labels_file.exists()
+        node.plugin.restart("--labels-publish=file")
+        wait_for(node, "gpu.replicas", "2")

@@ -8,6 +8,7 @@ import pytest
 from deviceplugin.config.document import Cluster, Config, Daemon, ProcessOptions
 from deviceplugin.config.load import Loaded
 from deviceplugin.daemon.choice import Choice
+from deviceplugin.files.watch import identity
 from deviceplugin.model.errors import ConfigError
 from deviceplugin.model.snapshot import ConfigStamp
 
@@ -75,7 +76,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
 
 def test_the_note_is_written_only_when_it_differs(tmp_path: Path) -> None:
     chosen(tmp_path, "shared")
-    before = (tmp_path / "chosen-config").stat()
+    before = identity(tmp_path / "chosen-config")
     chosen(tmp_path, "shared")
-    assert (tmp_path / "chosen-config").stat() == before
+    assert identity(tmp_path / "chosen-config") == before
     assert [path.name for path in tmp_path.iterdir()] == ["chosen-config"]

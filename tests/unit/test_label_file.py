@@ -7,6 +7,7 @@ import pytest
 
 from deviceplugin.files.labels import LabelFile, Outcome, parse, render
 from deviceplugin.files.pcifacts import host_driver, read_facts
+from deviceplugin.files.watch import identity
 from deviceplugin.model.hostfacts import HostDriver
 
 STAMP = "nvidia.com/gfd.timestamp"
@@ -39,9 +40,9 @@ def test_another_user_can_read_it_whatever_the_mask(tmp_path: Path) -> None:
 def test_a_younger_timestamp_alone_is_no_change(tmp_path: Path) -> None:
     path = tmp_path / "gfd"
     LabelFile(str(path)).publish(LABELS)
-    before = path.stat()
+    before = identity(path)
     assert LabelFile(str(path)).publish(LABELS | {STAMP: "1796098999"}) is Outcome.SAME
-    assert path.stat() == before
+    assert identity(path) == before
     assert LabelFile(str(path)).publish(LABELS | {STAMP: "1796099000", "nvidia.com/gpu.count": "7"}) is Outcome.WRITTEN
     assert "timestamp=1796099000" in path.read_text()
 
