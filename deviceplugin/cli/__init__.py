@@ -71,6 +71,9 @@ def _dispatch(program: str, words: list[str]) -> int:
     if name not in SUBCOMMANDS:
         return _unknown(name)
 
+    if name == "serve":
+        _wait_out_hangups()
+
     import argparse
     from importlib import import_module
 
@@ -91,6 +94,13 @@ def _dispatch(program: str, words: list[str]) -> int:
         code: int = module.run(arguments, context)
         sys.stdout.flush()
     return code
+
+
+def _wait_out_hangups() -> None:
+    """Has SIGHUP ignored until the daemon listens: what it asks for, a start does anyway."""
+    import signal
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _choose(program: str, words: list[str]) -> tuple[str, list[str]]:

@@ -37,6 +37,8 @@ FIRST_PAUSE = 0.5
 RENEWALS = 2.0
 """Rescan intervals between two attempts to find a card that stays lost."""
 SCAN_DEADLINE = 60.0
+SCANS_TO_RENEWAL = 2
+"""Of cards that are lost or not shown: NVML finds cards when it is initialised, and never after."""
 AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
 """States in which the driver may have been loaded anew unseen."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
@@ -182,7 +184,9 @@ class Hardware:
     async def _ask_scan(self) -> Node:
         node = self._world.node
         previous = None if node.state is DriverState.STARTING else node
-        handover, gfd = self._world.handover, self._world.loaded.config.flags.gfd
+        config = self._world.loaded.config
+        handover, gfd = self._world.handover, config.flags.gfd
+        self._driver.renew_interval = SCANS_TO_RENEWAL * config.daemon.rescan_interval
 
         def scan() -> Node:
             dev_root = dev_root_here(handover, exists)

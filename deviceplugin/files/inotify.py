@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class InotifyHints(FileSystemEventHandler):
     """
 
     def __init__(self, hint: Callable[[], None]) -> None:
+        # It calls it an error when a thread is stopped between two events; what matters is raised, not logged.
+        logging.getLogger("watchdog.observers.inotify").disabled = True
         self._hint = hint
         self._observer = InotifyObserver()
         self._observer.start()

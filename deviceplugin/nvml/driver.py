@@ -145,7 +145,7 @@ class Driver:
         """A scan of the node, whatever state the driver is in; never raises for the driver's doing.
 
         A card that is lost, or that sysfs shows and the driver does not, makes NVML look again: at once when the
-        set of such cards has changed, then every `renew_interval` while any is lost.
+        set of such cards has changed, then every `renew_interval` while there are any.
 
         Args:
             previous: The last scan, if there was one.
@@ -177,7 +177,7 @@ class Driver:
         new = missed - self._missed
         self._missed = missed
         due = time.monotonic() - self._renewed >= self.renew_interval
-        return bool(new) or (due and bool(lost))
+        return bool(new) or (due and bool(missed))
 
     def _not_shown(self, node: Node) -> frozenset[str]:
         shown = {host.sysfs_name(gpu.pci) for gpu in node.gpus}

@@ -78,8 +78,9 @@ class LocalSocket:
             reply = await self._reply(await asyncio.wait_for(reader.readline(), PATIENCE))
             writer.write(json.dumps(reply, default=str).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), PATIENCE)
-        except (OSError, TimeoutError, ValueError):
-            # A client that says nothing, too much, or leaves: there is nobody to answer.
+        except (OSError, TimeoutError, ValueError, asyncio.CancelledError):
+            # A client that says nothing, too much, or leaves: there is nobody to answer. Nor is there at the end of
+            # the loop, which cancels this task; asyncio's own callback would log that as an error.
             log.debug("a client of the control socket went away", exc_info=True)
         finally:
             writer.close()
