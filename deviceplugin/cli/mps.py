@@ -33,9 +33,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     logs.configure(process.log_format, process.log_level)
     if arguments.action == MOUNT_SHM:
         return _mount_shm(context)
+    from deviceplugin.config.load import Loaded
+    from deviceplugin.daemon.choice import Choice
     from deviceplugin.daemon.keepers import Keepers
 
     ended, again = threading.Event(), threading.Event()
+
+    def load() -> Loaded:
+        return Choice(context.load).begin(context.load())
 
     def end(*_: object) -> None:
         ended.set()
@@ -44,7 +49,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     signal.signal(signal.SIGHUP, lambda *_: again.set())
-    Keepers(context.load, context.open_driver()).run(ended, again)
+    Keepers(load, context.open_driver()).run(ended, again)
     return 0
 
 

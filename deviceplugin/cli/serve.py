@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 import sys
 
 from deviceplugin.cli import logs
@@ -23,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     """Runs until SIGTERM or SIGINT; replaces the process where only a fresh one can load the driver."""
     del arguments
+    # A SIGHUP that comes before the daemon listens must neither end the process nor be lost.
+    early: list[int] = []
+    signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
     process = context.loaded.process
     logs.configure(process.log_format, process.log_level)
     driver = context.open_driver()
@@ -36,9 +40,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
     async def live() -> tuple[Ending, int]:
         daemon = Daemon(loaded, choice, driver, fresh=fresh)
+        if early:
+            daemon.request_reload()
         return await daemon.run(), daemon.replacement.tries
 
     ending, tries = asyncio.run(live())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kept by the process that may follow, until it listens
     if ending is Ending.REPLACE:
         os.environ[FRESH] = str(tries + 1)
         os.execv(sys.executable, [sys.executable, "-m", "deviceplugin", *_words()])  # noqa: S606 - itself

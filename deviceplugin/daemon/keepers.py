@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from deviceplugin.config.load import Loaded
+from deviceplugin.daemon.choice import NAME
 from deviceplugin.model.errors import ConfigError, MpsError, NvmlError
 from deviceplugin.model.inventory import Inventory
 from deviceplugin.model.mps import MpsPlan
@@ -174,7 +175,8 @@ class Keepers:
     def _signature(self) -> tuple[object, ...]:
         """What tells that the configuration's file is another: a ConfigMap's changes through a link."""
         process = self._loaded.process
-        return tuple(map(_stamp, dict.fromkeys((process.config_file, process.config_dir, self._loaded.stamp.source))))
+        chosen = os.path.join(self._loaded.config.daemon.state_dir, NAME)  # noqa: PTH118 - to be looked at twice a second
+        return tuple(map(_stamp, (process.config_file, process.config_dir, self._loaded.stamp.source, chosen)))
 
     def _say(self, sentence: str) -> None:
         """Logs a state once, when it begins."""
