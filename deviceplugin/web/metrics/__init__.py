@@ -5,7 +5,8 @@ from __future__ import annotations
 from deviceplugin.config.document import Metrics
 from deviceplugin.web.metrics.dcgm import DCGM_ROWS
 from deviceplugin.web.metrics.gpu import GPU_ROWS
-from deviceplugin.web.metrics.plugin import LIVE_ROWS, PLUGIN_ROWS, Moment
+from deviceplugin.web.metrics.live import LIVE_ROWS, Moment
+from deviceplugin.web.metrics.plugin import PLUGIN_ROWS
 from deviceplugin.web.metrics.row import Metric
 from deviceplugin.web.metrics.scene import Scene
 from deviceplugin.web.metrics.text import CONTENT_TYPE, render

@@ -14,10 +14,10 @@ from deviceplugin.rules.attribute import Holder
 from deviceplugin.web.metrics.text import joined, labels
 from deviceplugin.web.view import View
 
-UNITS_PER_LABEL = ("gpu", "uuid", "pci_bus_id", "model", "nvlink_domain", "numa_node")
+PLACE_LABELS = ("gpu", "uuid", "pci_bus_id", "model", "nvlink_domain", "numa_node")
 POD_LABELS = ("namespace", "pod", "container", "resource")
-CARD_LABELS = (*UNITS_PER_LABEL, *POD_LABELS)
-MIG_LABELS = (*UNITS_PER_LABEL, "mig_uuid", "mig_profile", "gpu_instance", "compute_instance", *POD_LABELS)
+CARD_LABELS = (*PLACE_LABELS, *POD_LABELS)
+MIG_LABELS = (*PLACE_LABELS, "mig_uuid", "mig_profile", "gpu_instance", "compute_instance", *POD_LABELS)
 
 
 class Instance(Struct, frozen=True):
