@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -10,6 +10,7 @@ import pytest
 
 from deviceplugin.files.sickness import NAME
 from tests.faults.ailing import AilingNode
+from tests.faults.conftest import Make
 from tests.node import GPU
 from tests.waiting import wait_until
 
@@ -20,24 +21,6 @@ LOST, NOT_SUPPORTED, UNKNOWN = (
 )
 GPU_4 = "hgx-a100-4"
 EIGHTFOLD = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 8}]}}\n"
-
-Make = Callable[..., AilingNode]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes the node of a test; its plugin is not started."""
-    made: list[AilingNode] = []
-
-    def one(machine: str = "hgx-a100-4", *arguments: str, config: str = "") -> AilingNode:
-        made.append(AilingNode(tmp_path, machine, arguments, config).__enter__())
-        return made[-1]
-
-    yield one
-    for node in made:
-        log = node.plugin.log
-        node.__exit__(None, None, None)
-        assert "Traceback" not in log, log
 
 
 def migs(node: AilingNode, resource: str) -> dict[str, tuple[int, int, int]]:
