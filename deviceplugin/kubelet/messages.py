@@ -55,21 +55,19 @@ class Lister:
         return part
 
 
-def container_response(grant: Grant) -> wire.ContainerAllocateResponse:
-    """One container's answer to Allocate."""
-    return wire.ContainerAllocateResponse(
-        envs=dict(grant.envs),
-        mounts=[
-            wire.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
-            for m in grant.mounts
-        ],
-        devices=[
-            wire.DeviceSpec(container_path=d.container_path, host_path=d.host_path, permissions=d.permissions)
-            for d in grant.devices
-        ],
-        annotations=dict(grant.annotations),
-        cdi_devices=[wire.CDIDevice(name=name) for name in grant.cdi],
-    )
+def add_grant(answer: wire.AllocateResponse, grant: Grant) -> None:
+    """Adds one container's answer. Filled in place and without what is empty, which is most of it and costs time."""
+    container = answer.container_responses.add()
+    container.envs.update(grant.envs)
+    for mount in grant.mounts:
+        container.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+    for node in grant.devices:
+        container.devices.add(
+            container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
+        )
+    container.annotations.update(grant.annotations)
+    for name in grant.cdi:
+        container.cdi_devices.add(name=name)
 
 
 def register_request(resource_name: str, endpoint: str) -> wire.RegisterRequest:

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -150,19 +151,19 @@ class Service:
         began = time.perf_counter()
         try:
             snapshot, resource = self._offered()
-            answer = wire.AllocateResponse(
-                container_responses=[
-                    messages.container_response(
-                        self._rules.allocate(snapshot, resource, wanted.devices_ids, os.path.exists, _unique)
-                    )
-                    for wanted in request.container_requests
-                ]
-            )
+            answer = wire.AllocateResponse()
+            for wanted in request.container_requests:
+                grant = self._rules.allocate(snapshot, resource, wanted.devices_ids, os.path.exists, _unique)
+                messages.add_grant(answer, grant)
         except RequestError as error:
             self._observer.allocated(self.resource_name, ok=False, seconds=time.perf_counter() - began)
             log.warning("%s: Allocate refused: %s", self.resource_name, error)
             await context.abort(_STATUS[error.refusal], str(error))
-        self._observer.allocated(self.resource_name, ok=True, seconds=time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        # Noted when the answer is on its way: a pod waits for it.
+        asyncio.get_running_loop().call_soon(
+            partial(self._observer.allocated, self.resource_name, ok=True, seconds=seconds)
+        )
         return answer.SerializeToString()
 
     async def _preferred(self, request: wire.PreferredAllocationRequest, context: Context) -> bytes:

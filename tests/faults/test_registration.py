@@ -469,7 +469,7 @@ def test_R7_a_newcomer_that_crashes_leaves_the_resource_to_the_old_process(node:
     left = time.monotonic()
     wait_until(lambda: node.kubelet.registrations[-1].endpoint == own, what="the old process to take it back")
     node.kubelet.wait_for(GPU, healthy=8, streams=1)
-    assert time.monotonic() - left < 2
+    assert time.monotonic() - left < 5
 
 
 def test_R9_R13_a_process_without_a_kubelet_names_the_path_and_waits_quietly(tmp_path: Path) -> None:

@@ -74,15 +74,18 @@ def test_all_of_a_grant_reaches_the_container() -> None:
         annotations={"cdi.k8s.io/x": "nvidia.com/gpu=0"},
         cdi=("nvidia.com/gpu=0", "nvidia.com/gpu=1"),
     )
-    answer = messages.container_response(grant)
-    assert answer == wire.ContainerAllocateResponse(
+    answer = wire.AllocateResponse()
+    messages.add_grant(answer, grant)
+    messages.add_grant(answer, Grant())
+    full, empty = answer.container_responses
+    assert full == wire.ContainerAllocateResponse(
         envs={"NVIDIA_VISIBLE_DEVICES": "GPU-a"},
         mounts=[wire.Mount(container_path="/in", host_path="/host", read_only=True)],
         devices=[wire.DeviceSpec(container_path="/dev/nvidia0", host_path="/host/dev/nvidia0", permissions="rwm")],
         annotations={"cdi.k8s.io/x": "nvidia.com/gpu=0"},
         cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0"), wire.CDIDevice(name="nvidia.com/gpu=1")],
     )
-    assert messages.container_response(Grant()) == wire.ContainerAllocateResponse()
+    assert empty == wire.ContainerAllocateResponse()
 
 
 def test_register_says_the_version_and_the_options_that_the_service_answers() -> None:
