@@ -125,6 +125,7 @@ class Showing:
 
     async def _show(self, exhibition: Exhibition) -> None:
         from deviceplugin.rules.attribute import Attribution
+        from deviceplugin.rules.judge import classes
         from deviceplugin.web.view import Finding, Plugin, gather
 
         daemon, config = self._daemon, self._daemon.config
@@ -139,6 +140,7 @@ class Showing:
             pods_seen=self._pods_seen,
             warnings=daemon.world.loaded.warnings,
             config_refused=daemon.refused,
+            xids=classes(config.health),
             ready=Finding(not troubles, tuple(troubles)),
             tasks=len(asyncio.all_tasks()),
         )

@@ -49,6 +49,7 @@ def document(view: View) -> Json:
             "source": snapshot.config.source,
             "loaded": view.books.times.get("config", plugin.started),
             "refused": plugin.config_refused,
+            "xids": dict(plugin.xids),
             "reloads": {
                 labels[0]: int(n) for (name, labels), n in view.books.counts.items() if name == "config_reload"
             },

@@ -41,6 +41,8 @@ class Plugin(Struct, frozen=True):
     """Of the configuration."""
     config_refused: str = ""
     """Why the newest configuration was not taken in; empty when it was."""
+    xids: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """How each Xid counts under the policy in force; `other` stands for those in no list."""
     live: Finding = Finding()
     ready: Finding = Finding()
     tasks: int = 0

@@ -134,6 +134,7 @@ def test_E2_a_driver_upgraded_underneath_is_loaded_anew_by_the_same_process(make
     node.plugin.start("--fail-on-init-error")
     node.wait_healthy(4)
     held = node.admit("one", 2).all_ids
+    node.wait_metric("ready", 1)
     before, pid, files = set(node.kubelet.resources[GPU].devices), node.plugin.pid, descriptors(node.plugin.pid)
     node.driver.driver("mismatch", force=True)
     wait_until(lambda: len(node.kubelet.registrations) == 2, what="a registration by the fresh process")

@@ -7,7 +7,7 @@ from deviceplugin.model.evidence import (
     DriverReloaded,
 )
 from deviceplugin.model.vitals import Event, EventKind
-from deviceplugin.rules.judge import in_force, remember
+from deviceplugin.rules.judge import classes, in_force, remember
 from tests.unit.judge_ward import POLICY, A, B, Ward, good, old
 
 
@@ -82,6 +82,9 @@ def test_h4_the_policy_may_come_with_any_evidence() -> None:
 def test_h4_the_table_in_force_can_be_shown() -> None:
     policy = HealthSection(fatal=(79, 48), recoverable=(94, 48), ignored=(13,))
     assert in_force(policy) == {"fatal": (48, 79), "recoverable": (94,), "ignored": (13,)}
+    by_xid = {"48": "fatal", "79": "fatal", "94": "recoverable", "13": "ignored"}
+    assert classes(policy) == by_xid | {"other": "fatal"}
+    assert classes(HealthSection(unknown_xid=UnknownXid.IGNORE))["other"] == "ignored"
 
 
 def test_h4_what_was_ignored_when_it_happened_does_not_count_later() -> None:

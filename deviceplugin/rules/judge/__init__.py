@@ -42,9 +42,9 @@ from deviceplugin.rules.judge.scans import scan_seen
 from deviceplugin.rules.judge.state import Ailment, Judged, JudgeState
 from deviceplugin.rules.judge.table import Phase
 from deviceplugin.rules.judge.verdicts import health, remember, transitions
-from deviceplugin.rules.judge.xids import in_force
+from deviceplugin.rules.judge.xids import classes, in_force
 
-__all__ = ["JudgeState", "Judged", "health", "in_force", "judge", "remember", "standing", "start"]
+__all__ = ["JudgeState", "Judged", "classes", "health", "in_force", "judge", "remember", "standing", "start"]
 
 
 def start(

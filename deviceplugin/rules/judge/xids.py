@@ -89,3 +89,12 @@ def in_force(policy: HealthSection) -> Mapping[str, tuple[int, ...]]:
     return {
         name: tuple(xid for xid, rule in rules.items() if rule == name) for name in ("fatal", "recoverable", "ignored")
     }
+
+
+def classes(policy: HealthSection) -> Mapping[str, str]:
+    """The same table turned round: class by Xid, and that of the Xids in no list as `other`."""
+    listed = {str(xid): name for name, xids in in_force(policy).items() for xid in xids}
+    return listed | {"other": _OTHER[policy.unknown_xid]}
+
+
+_OTHER = {UnknownXid.FATAL: "fatal", UnknownXid.RECOVERABLE: "recoverable", UnknownXid.IGNORE: "ignored"}

@@ -169,6 +169,12 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
     counter("health_transitions_total", "Changes of health by cause.", ("uuid", "to", "reason"), "health_transitions"),
     counter("xid_total", "Xid events, whether they count or not.", ("uuid", "xid"), "xid"),
     gauge(
+        "xid_class",
+        "1 for the class in which an Xid counts (fatal, recoverable, ignored); `other` stands for those in no list.",
+        ("xid", "class"),
+        lambda view: [(pair, 1) for pair in view.plugin.xids.items()],
+    ),
+    gauge(
         "unhealthy",
         "1 for each cause that keeps a device from being used.",
         ("uuid", "reason"),
