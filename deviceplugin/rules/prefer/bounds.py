@@ -1,4 +1,7 @@
-"""What NVLink, and blocks left in its domains, will be worth at best: exact, since domains do not link."""
+"""What NVLink, and blocks left in its domains, will be worth at best: exact, since domains do not link.
+
+Where NVLink tells nothing apart, the same for NUMA nodes and blocks left in them.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ def bounds(cards: Cards, plan: Plan, wish: Wish, units: Scale, taking: Sequence[
         units: Of the wish.
         taking: Of the wish, kind by kind.
     """
+    if cards.even and wish.load is None:
+        return _by_node(plan, wish, units, taking)
     flat = flattened(cards)
     rest: Worths = {0: 0}
     after: dict[int, Worths] = {}
@@ -32,7 +37,20 @@ def bounds(cards: Cards, plan: Plan, wish: Wish, units: Scale, taking: Sequence[
         else:
             own = _even(block, taking[block.steps[0] : block.steps[-1] + 1], units)
         rest = _both(own, rest, wish.size)
-    return Bounds(rest[wish.size], after)
+    return Bounds(rest[wish.size], after, units.links)
+
+
+def _by_node(plan: Plan, wish: Wish, units: Scale, taking: Sequence[Take]) -> Bounds:
+    ends = [at for at, step in enumerate(plan.steps) if step.numa is not None]
+    rest: Worths = {0: 0}
+    after: dict[int, Worths] = {}
+    for begin, end in reversed(list(zip((0, *(at + 1 for at in ends)), ends, strict=False))):
+        after[end] = rest
+        some, node = taking[begin : end + 1], units.numa_end
+        least, most, here = sum(t.least for t in some), sum(t.most for t in some), sum(t.available for t in some)
+        own = {n: units.nodes.of(node.blocks[here - n] + (0 if n else node.untouched)) for n in range(least, most + 1)}
+        rest = _both(own, rest, wish.size)
+    return Bounds(rest[wish.size], after, units.nodes)
 
 
 def _even(block: Block, taking: Sequence[Take], units: Scale) -> Worths:
@@ -45,14 +63,14 @@ def _even(block: Block, taking: Sequence[Take], units: Scale) -> Worths:
             worth = end.untouched * (most - number) + end.blocks[1] * (here - number)
         else:
             worth = pair * (number * (number - 1) // 2) + end.blocks[here - number] + (0 if number else end.untouched)
-        worths[number] = worth >> units.links
+        worths[number] = units.links.of(worth)
     return worths
 
 
 def _uneven(taking: Sequence[Take], units: Scale) -> Worths:
     least, most = sum(t.least for t in taking), sum(t.most for t in taking)
     found, _ = sweep(taking, units, Window(least, most), None)
-    return {state[0]: worth >> units.links for state, (worth, _, _) in found.items()}
+    return {state[0]: units.links.of(worth) for state, (worth, _, _) in found.items()}
 
 
 def _both(one: Worths, other: Worths, most: int) -> Worths:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from deviceplugin.rules.prefer.bounds import bounds
 from deviceplugin.rules.prefer.cards import Cards, Rule
 from deviceplugin.rules.prefer.kinds import Plan
-from deviceplugin.rules.prefer.scale import Scale, scale
-from deviceplugin.rules.prefer.sweep import Window, better, sweep
+from deviceplugin.rules.prefer.scale import Scale, Span, scale
+from deviceplugin.rules.prefer.sweep import Best, Window, better, sweep
 from deviceplugin.rules.prefer.takes import NONE, takes
 from deviceplugin.rules.prefer.wish import Choice, Wish
 
@@ -32,23 +32,24 @@ def choose(cards: Cards, plan: Plan, wish: Wish) -> Choice:
         TooMuchError: if there are too many states to look at.
     """
     homes = [d for d in cards.domains if not wish.forced & ~d and (d & wish.candidates).bit_count() >= wish.size > 1]
-    if homes:
+    if homes and not cards.even:
         return _at_home(cards, plan, wish, homes)
     units = scale(cards, wish)
     taking = takes(cards, plan.steps, wish, units)
-    window = Window(wish.size, wish.size)
-    found, lost = sweep(taking, units, window, bounds(cards, plan, wish, units, taking))
-    worth, mask, second = found[wish.size,]
-    return Choice(mask, _decided(units, worth, second, lost))
+    limits = bounds(cards, plan, wish, units, taking)
+    found, lost = sweep(taking, units, Window(wish.size, wish.size), limits)
+    best = found[wish.size,]
+    return Choice(best[1], _decided(units, limits.span, best, lost))
 
 
-def _decided(units: Scale, worth: int, second: int, lost: int) -> Rule:
-    """What told the best from the runner-up, which may have been dropped for its links."""
+def _decided(units: Scale, span: Span, best: Best, lost: int) -> Rule:
+    """What told the best from the runner-up, which may have been dropped for what a span of criteria was worth."""
+    worth, _, second = best
     if second == lost == NONE:
         return Rule.ONLY
-    if second != NONE and second >> units.links >= lost:
+    if second != NONE and span.of(second) >= lost:
         return units.told_by(worth, second)
-    return units.told_by(worth >> units.links << units.links, lost << units.links)
+    return units.told_by(span.of(worth) << span.shift, lost << span.shift)
 
 
 def _at_home(cards: Cards, plan: Plan, wish: Wish, homes: Sequence[int]) -> Choice:

@@ -32,14 +32,28 @@ class End(Struct, frozen=True):
     """By the number of cards left in it."""
 
 
+class Span(Struct, frozen=True):
+    """Some neighbouring fields of a score."""
+
+    shift: int
+    mask: int = -1
+    """-1: up to the most important."""
+
+    def of(self, score: int) -> int:
+        """Those fields as a number."""
+        return score >> self.shift & self.mask
+
+
 class Scale(Struct, frozen=True):
     """What one unit of a criterion is worth. Every field counts something that is better the larger, from zero."""
 
     worth: dict[Rule, int]
     domain_end: End
     numa_end: End
-    links: int
-    """Where the fields of rules 1 to 4 begin."""
+    links: Span
+    """Rules 1 to 4."""
+    nodes: Span
+    """Rules 5 and 6."""
 
     def told_by(self, best: int, second: int) -> Rule:
         """The most important criterion in which two scores differ; lowest indices if none."""
@@ -74,7 +88,8 @@ def scale(cards: Cards, wish: Wish) -> Scale:
         worth,
         End(worth[Rule.DOMAINS], _blocks(digits[0], domain_digit, most)),
         End(worth[Rule.NUMA], _blocks(digits[1], numa_digit, most)),
-        worth[Rule.LEFT_DOMAINS].bit_length() - 1,
+        Span(worth[Rule.LEFT_DOMAINS].bit_length() - 1),
+        Span(worth[Rule.LEFT_NUMA].bit_length() - 1, worth[Rule.LOAD] // worth[Rule.LEFT_NUMA] - 1),
     )
 
 

@@ -11,7 +11,7 @@ from operator import mul, sub
 
 from msgspec import Struct
 
-from deviceplugin.rules.prefer.scale import Scale
+from deviceplugin.rules.prefer.scale import Scale, Span
 from deviceplugin.rules.prefer.takes import NONE, Take
 
 State = tuple[int, ...]
@@ -42,11 +42,13 @@ class Window(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """What rules 1, 3 and 4 will be worth: the best in all, and by block that ends, by total still to take."""
+    """What some criteria will be worth: the best in all, and by block that ends, by total still to take."""
 
     best: int
     after: Mapping[int, Worths]
     """By number of the last step of a block."""
+    span: Span
+    """Which criteria."""
 
 
 def better(old: Best, new: Best) -> Best:
@@ -57,7 +59,7 @@ def better(old: Best, new: Best) -> Best:
 
 
 def sweep(taking: Sequence[Take], units: Scale, window: Window, bounds: Bounds | None) -> tuple[dict[State, Best], int]:
-    """The best of each total that is wanted, and what the best of those that were dropped was worth by its links."""
+    """The best of each total that is wanted, and what the best of those that were dropped was worth by the bounds."""
     states: dict[State, Best] = {(): (0, 0, NONE)}
     least, most = sum(take.least for take in taking), sum(take.most for take in taking)
     lost, looked_at = NONE, 0
@@ -77,7 +79,7 @@ def sweep(taking: Sequence[Take], units: Scale, window: Window, bounds: Bounds |
                 old, own = reached.get(after), (new, mask | take.masks[number], runner)
                 reached[after] = own if old is None else better(old, own)
         if bounds is not None and at in bounds.after:
-            lost = max(lost, _drop(reached, units, bounds.best, bounds.after[at], window.low))
+            lost = max(lost, _drop(reached, bounds, bounds.after[at], window.low))
         looked_at += len(reached) * (take.step.groups + OWN)
         if looked_at > BUDGET:
             raise TooMuchError
@@ -113,12 +115,12 @@ def _moves(take: Take, units: Scale, state: State, numbers: range) -> Iterator[t
         yield number - take.least, tuple(base), gain
 
 
-def _drop(reached: dict[State, Best], units: Scale, best: int, after: Worths, size: int) -> int:
-    """Drops states from which the best by links cannot be reached; what the best of them could have reached."""
+def _drop(reached: dict[State, Best], bounds: Bounds, after: Worths, size: int) -> int:
+    """Drops states from which the best cannot be reached; what the best of them could have reached."""
     lost = NONE
     for state, (worth, _, _) in list(reached.items()):
-        within = (worth >> units.links) + after[size - sum(state)]
-        if within < best:
+        within = bounds.span.of(worth) + after[size - sum(state)]
+        if within < bounds.best:
             lost = max(lost, within)
             del reached[state]
     return lost
