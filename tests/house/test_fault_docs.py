@@ -19,8 +19,8 @@ SECTIONS: Mapping[str, tuple[str, Mapping[int, str]]] = {
     "H": (
         "Health",
         {
-            1: "What befalls a whole card takes out all its shares and MIG instances, what befalls an instance only that.",
-            2: "A sick GPU comes back on evidence that fits its fault and after a quiet time, and its return is announced.",
+            1: "An event of a whole card takes out all its shares and MIG instances, of an instance only that.",
+            2: "A sick GPU comes back on evidence that fits its fault, after a quiet time, and that is announced.",
             3: "What is wrong at start is in the first list; restarts of plugin or kubelet wash nothing.",
             4: "Which Xids count is configured, shown, and changed while the plugin runs.",
             5: "ECC, remap, recovery, fabric and link states count by a policy each.",
@@ -48,15 +48,13 @@ SECTIONS: Mapping[str, tuple[str, Mapping[int, str]]] = {
             11: "A resource that becomes empty sends an empty list before it goes.",
             12: "A list too large for the kubelet is refused with the number that fits.",
             13: "The kubelet's folder is a setting, and the paths tried are said.",
-            14: "Liveness asks the plugin's own loops and sockets, readiness the kubelet and the driver; neither restarts a "
-            "good plugin.",
+            14: "Liveness asks the plugin's own loops and sockets, readiness kubelet and driver; none restarts a good one.",
         },
     ),
     "E": (
         "Finding GPUs",
         {
-            1: "A driver or GPU that comes late is found without restart; no hardware, no driver and a failing driver are "
-            "told apart.",
+            1: "What comes late is found without restart; no hardware, no driver and a failing one are told apart.",
             2: "A driver upgraded underneath is loaded by a fresh process that registers at once; nothing loops.",
             3: "A query that fails or answers nonsense costs its fact, not the GPU.",
             4: "GPUs and MIG instances that come and go are found; what vanished is Unhealthy before it is dropped.",
@@ -154,8 +152,7 @@ def proofs() -> dict[str, list[Proof]]:
 def as_markdown() -> str:
     proven = proofs()
     parts = [
-        "# Faults\n\nWhat breaks GPU device plugins in the field, what must happen instead, and the tests that prove it. "
-        "Made from the\ntests by `python -m tests.house.test_fault_docs`.\n"
+        "# Faults\n\nWhat breaks GPU device plugins in the field: what must happen, and the tests that prove it.\n"
     ]
     for letter, (title, demands) in SECTIONS.items():
         parts.append(f"\n## {title}\n\n| | what must happen | tests |\n|---|---|---|\n")
