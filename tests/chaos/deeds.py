@@ -233,6 +233,8 @@ def reset(scene: Scene) -> str | None:
 
 def upgrade(scene: Scene) -> str | None:
     """Another driver version is loaded underneath: every card is reset, MIG is off."""
+    if scene.stretch.misconfigured:
+        return None
     state = books(scene.fake)
     scene.reloads += 1
     scene.lives += 1

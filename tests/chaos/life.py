@@ -17,7 +17,6 @@ INVALID = (
     "flags: [\n",
     "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 60000}]}}\n",
     "health: {quietPeriod: soon}\n",
-    "",
 )
 
 
@@ -165,7 +164,10 @@ def _some(scene: Scene, uuids: list[str]) -> frozenset[str]:
 
 def misconfigure(scene: Scene) -> str | None:
     """An invalid one, which must change nothing; the valid one is written again at the rest."""
-    text = scene.rng.choice(INVALID[:-1])
+    if scene.stretch.restarted:
+        return None
+    scene.stretch.misconfigured = True
+    text = scene.rng.choice(INVALID)
     scene.node.configure(text)
     return f"invalid configuration {text.strip()!r}"
 

@@ -65,6 +65,8 @@ class Stretch:
     blind: bool = False
     """Queries fail: a process that begins now cannot know everything."""
     hanging: bool = False
+    misconfigured: bool = False
+    """The file is invalid: a process that begins with it ends with 2, rightly."""
 
     @property
     def worlds(self) -> list[Lists]:
@@ -150,16 +152,19 @@ class Scene:
     def configure(self, settings: Settings) -> None:
         """Writes a configuration; the plugin notices by itself."""
         self.settings = settings
+        self.stretch.misconfigured = False
         self.node.configure(settings.text)
 
     def start(self) -> None:
         """Starts the plugin."""
         self.stretch.restarted = True
         self.lives += 1
+        self.configure(self.settings)
         self.plugin.start()
 
     def stop(self) -> None:
         """SIGTERM, which must do in reasonable time whatever the driver does."""
+        self.configure(self.settings)  # should it be about to take a new driver library
         self.stretch.restarted = True
         code = self.plugin.stop(timeout=15)
         if code not in (0, -signal.SIGTERM):  # a process that is only just born has no handler yet
@@ -170,6 +175,7 @@ class Scene:
         old = self.plugin
         self.stretch.restarted = True
         self.lives += 1
+        self.configure(self.settings)
         new = self.node.another_plugin()
         new.start()
         with contextlib.suppress(AssertionError):

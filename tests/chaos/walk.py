@@ -141,6 +141,7 @@ def _always(scene: Scene) -> None:
 
 def _mend(scene: Scene) -> None:
     """Everything is well again, by a driver that is loaded anew."""
+    scene.configure(scene.settings)
     deeds.upgrade(scene)
     scene.note()
     for one in books(scene.fake).gpus:

@@ -1,0 +1,1 @@
+"""The same thing thousands of times: memory stays flat, files, threads and tasks stay constant."""
