@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import HEAD_START, Outlets
+from deviceplugin.daemon.preparing import prefer, prepare
 from deviceplugin.daemon.replacing import Replacement
 from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.standings import Standings
@@ -37,7 +39,6 @@ from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ConfigError, NvmlError
 from deviceplugin.model.node import DriverState
 from deviceplugin.nvml.driver import Driver
-from deviceplugin.rules.prefer import prefer
 from deviceplugin.web.local import LocalSocket
 
 log = logging.getLogger("deviceplugin.daemon")
@@ -145,6 +146,7 @@ class Daemon:
                     "reloads": self._run_reloads(),
                     "saves": self._run_saves(),
                     "injections": self._run_injections(),
+                    "preparing": self._aside("preparing preferred allocation", partial(prepare, self.board)),
                     "mps": self.mps.run(self.board),
                     "showing": self._aside("metrics and status page", showing.run),
                     "outlets": self._aside("labels and cluster", self._outlets.run),

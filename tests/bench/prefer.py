@@ -6,7 +6,7 @@ from statistics import median
 
 from deviceplugin.model.inventory import Closeness, Policy, Resource
 from deviceplugin.model.snapshot import Snapshot
-from deviceplugin.rules.prefer import prefer, prepare
+from deviceplugin.rules.prefer.prefer import prefer, prepare
 from tests.bench.foundation import FLOOR, floor_server, plain_node
 from tests.bench.measure import Client, percentile, timed
 from tests.bench.table import Row

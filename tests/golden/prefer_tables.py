@@ -9,7 +9,7 @@ from deviceplugin.config.document import Config, Flags, MigStrategy
 from deviceplugin.model.inventory import Inventory, Resource
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.offer import offer
-from deviceplugin.rules.prefer import Preference, prefer
+from deviceplugin.rules.prefer.prefer import Preference, prefer
 from tests.strategies.fabrics import MACHINES, scan
 
 FOLDER = Path(__file__).parent / "prefer"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.inventory import Closeness, Policy, Resource
 from deviceplugin.model.snapshot import Snapshot
-from deviceplugin.rules.prefer import prefer
+from deviceplugin.rules.prefer.prefer import prefer
 from tests.laws.prefer_oracle import Stack, amounts, share_key
 from tests.strategies.fabrics import instances, irregular, replicas, trees
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from deviceplugin.model.health import Health, Sickness
 from deviceplugin.model.inventory import Closeness
-from deviceplugin.rules.prefer import prefer
 from deviceplugin.rules.prefer.cards import Rule, cards_of
 from deviceplugin.rules.prefer.chooser import Chooser
 from deviceplugin.rules.prefer.kinds import plan
 from deviceplugin.rules.prefer.layers import choose
+from deviceplugin.rules.prefer.prefer import prefer
 from deviceplugin.rules.prefer.wish import Wish
 from tests.laws.prefer_oracle import ranking
 from tests.strategies.fabrics import MACHINES, closeness, closeness_of, irregular, relabelled, trees, whole_cards

@@ -7,8 +7,8 @@ import pytest
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.health import Health, Sickness
 from deviceplugin.model.inventory import Policy
-from deviceplugin.rules.prefer import prefer, prepare
 from deviceplugin.rules.prefer.cards import Rule
+from deviceplugin.rules.prefer.prefer import prefer, prepare
 from tests.strategies.fabrics import closeness, closeness_of, instances, offered, replicas, uuid, whole_cards
 
 H100 = closeness_of("hgx-h100-8")

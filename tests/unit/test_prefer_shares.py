@@ -3,8 +3,8 @@
 import pytest
 
 from deviceplugin.model.inventory import Policy
-from deviceplugin.rules.prefer import prefer
 from deviceplugin.rules.prefer.cards import Rule
+from deviceplugin.rules.prefer.prefer import prefer
 from tests.strategies.fabrics import closeness, closeness_of, instances, replicas
 
 PAIRS = closeness(4, lambda a, b: 12 if a // 2 == b // 2 else 0)
