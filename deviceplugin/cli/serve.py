@@ -32,6 +32,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     driver = context.open_driver()
     fresh = int(os.environ.pop(FRESH, "") or 0)
 
+    # gRPC's core writes lines of its own to stderr; what is wrong, our log says.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
     from deviceplugin.daemon import Daemon, Ending
     from deviceplugin.daemon.choice import Choice
 
