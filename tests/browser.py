@@ -112,7 +112,7 @@ class Browser:
         """What is to be read in an element."""
         return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
-    def wait_for(self, expression: str, timeout: float = 15) -> Any:
+    def wait_for(self, expression: str, timeout: float = 30) -> Any:
         """Waits until an expression in the page is true."""
         return wait_until(lambda: self.run(expression), timeout=timeout, what=f"{expression}\n{self.text()}")
 

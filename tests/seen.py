@@ -58,7 +58,7 @@ def seeing(home: Path, machine: str = "hgx-h100-8", options: Sequence[str] = ())
     arguments = [f"--metrics-address={address}", "--metrics-interval=0.2s", *options]
     with FakeNode(home, machine, arguments) as node:
         node.plugin.start()
-        node.plugin.wait_for_log("metrics and status page")
+        node.plugin.wait_for_log("metrics and status page", timeout=30)
         one = Seen(node, address)
         one.wait(lambda: 'state="serving"} 1' in one.get("/metrics"), "the node's state")
         one.wait(lambda: one.status()["sample"]["at"], "the first sample")

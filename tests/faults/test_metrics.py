@@ -30,7 +30,7 @@ def shared(tmp_path: Path, replicas: int) -> str:
 
 
 def test_M1_a_pod_is_named_on_its_gpus_until_it_is_gone(seen: Seen) -> None:
-    seen.node.wait_healthy(8)
+    seen.node.wait_healthy(8, timeout=30)
     admitted = seen.node.kubelet.admit(Pod("train", namespace="ml", containers={"main": {GPU: 2}}))
     seen.wait(lambda: seen.samples("gpu_utilization_ratio", pod="train"), "the pod's series")
     series = seen.samples("gpu_utilization_ratio", pod="train")
@@ -64,7 +64,7 @@ def test_M1_a_pod_on_a_mig_instance_is_named_on_it_and_on_its_card(tmp_path: Pat
 
 
 def test_M2_a_driver_that_hangs_holds_up_neither_scrape_nor_allocation(seen: Seen) -> None:
-    seen.node.wait_healthy(8)
+    seen.node.wait_healthy(8, timeout=30)
     seen.node.control("hang", "nvml*")
     try:
         seen.wait(lambda: seen.value("gpu_device_plugin_sample_age_seconds") > 1, "figures that grow old")
@@ -83,10 +83,10 @@ def test_M2_a_driver_that_hangs_holds_up_neither_scrape_nor_allocation(seen: See
 
 
 def test_R14_probes_over_http_follow_the_kubelet_and_no_bad_gpu_restarts_anything(seen: Seen) -> None:
-    seen.node.wait_healthy(8)
+    seen.node.wait_healthy(8, timeout=30)
     seen.wait(lambda: seen.get("/readyz") == "ok\n", "readiness")
     seen.node.control("xid", "3", "79")
-    seen.node.wait_healthy(7, 1)
+    seen.node.wait_healthy(7, 1, timeout=30)
     assert (seen.get("/healthz"), seen.get("/readyz")) == ("ok\n", "ok\n")
     seen.node.kubelet.stop()
     seen.wait(lambda: GPU in seen.get("/readyz"), "a plugin that is not ready")
@@ -97,9 +97,9 @@ def test_R14_probes_over_http_follow_the_kubelet_and_no_bad_gpu_restarts_anythin
 
 
 def test_H6_an_unhealthy_gpu_is_told_alike_in_log_metric_and_page(seen: Seen) -> None:
-    seen.node.wait_healthy(8)
+    seen.node.wait_healthy(8, timeout=30)
     seen.node.control("xid", "3", "79")
-    seen.node.wait_healthy(7, 1)
+    seen.node.wait_healthy(7, 1, timeout=30)
     seen.wait(lambda: seen.samples("gpu_device_plugin_unhealthy", reason="xid-79"), "the metric")
     (unhealthy,) = seen.samples("gpu_device_plugin_unhealthy", reason="xid-79")
     assert seen.samples("gpu_device_plugin_health_transitions_total", to="unhealthy", reason="xid-79")

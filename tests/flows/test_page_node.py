@@ -25,8 +25,8 @@ def test_pods_and_an_xid_appear_without_a_reload(tmp_path: Path, browser: Browse
     address = f"127.0.0.1:{free_port()}"
     with FakeNode(tmp_path, "hgx-h100-8", [f"--metrics-address={address}", "--metrics-interval=0.2s"]) as node:
         node.plugin.start()
-        node.wait_healthy(8)
-        node.plugin.wait_for_log("metrics and status page")
+        node.wait_healthy(8, timeout=30)
+        node.plugin.wait_for_log("metrics and status page", timeout=30)
         browser.visit(f"http://{address}/")
         browser.wait_for("document.querySelector('.pill').innerText === 'ready'")
         assert browser.run("document.querySelectorAll('.tile.good').length") == 8

@@ -47,13 +47,13 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     arguments = [f"--metrics-address={address}", "--metrics-interval=0.2s"]
     with FakeNode(home, "hgx-h100-8", arguments) as node:
         node.plugin.start()
-        node.wait_healthy(8)
+        node.wait_healthy(8, timeout=30)
         with Prometheus(home, [address], RULES) as prometheus:
             admit(node, "train-0", 4)
             settled(prometheus, "sum(gpu_device_plugin_allocated_devices) == 4")
             node.control("load", "0", "0.7")
             node.control("xid", "3", "79")
-            node.wait_healthy(7, 1)
+            node.wait_healthy(7, 1, timeout=30)
             admit(node, "train-1", 2)
             settled(prometheus, "sum(gpu_device_plugin_allocated_devices) == 6")
             settled(prometheus, "count_over_time(gpu_device_plugin_xid_total[1m]) >= 3")

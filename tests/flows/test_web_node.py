@@ -42,7 +42,7 @@ def test_a_configuration_that_is_refused_shows(tmp_path: Path) -> None:
     with FakeNode(tmp_path, "t4x1") as node:
         config = node.configure("version: v1\n")
         node.plugin.start(f"--config-file={config}", f"--metrics-address={address}", "--metrics-interval=0.2s")
-        node.plugin.wait_for_log("metrics and status page")
+        node.plugin.wait_for_log("metrics and status page", timeout=30)
         seen = Seen(node, address)
         seen.wait(lambda: seen.value("gpu_device_plugin_config_last_reload_successful") == 1, "a good configuration")
         node.configure("version: v1\nflag: {}\n")
