@@ -31,6 +31,9 @@ def custom_problems(thing: Mapping[str, Any]) -> list[str] | None:
 
 def is_core(thing: Mapping[str, Any]) -> bool:
     """Whether Kubernetes itself has the schema."""
+    group = thing["apiVersion"].rpartition("/")[0]
+    if "." in group and not group.endswith(".k8s.io"):
+        return False
     try:
         _core(NEWEST, thing["kind"], thing["apiVersion"])
     except FileNotFoundError:
