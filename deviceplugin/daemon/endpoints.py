@@ -29,22 +29,25 @@ class Endpoints:
         self._settings = settings
         self._wiring = wiring
         self._running: dict[str, _Running] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         """Until the board closes; then all endpoints have sent their last list and their sockets are gone."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as self._group:
             async for snapshot in self._board.follow():
-                self._reconcile(frozenset(snapshot.inventory.resources), group)
-            self._reconcile(frozenset(), group)
+                self._reconcile(frozenset(snapshot.inventory.resources), self._group)
+            self._reconcile(frozenset(), self._group)
 
     def configure(self, settings: EndpointSettings) -> bool:
-        """Takes over other settings; True when they differ, and then every endpoint has to be made anew."""
+        """Takes over other settings; True when they differ, and then every endpoint is made anew."""
         if settings == self._settings:
             return False
         self._settings = settings
-        for name in list(self._running):
-            self._stop(name)
+        if self._group is not None:
+            wanted = frozenset(self._running)
+            self._reconcile(frozenset(), self._group)
+            self._reconcile(wanted, self._group)
         return True
 
     def troubles(self) -> dict[str, str]:
@@ -67,13 +70,17 @@ class Endpoints:
 
     def _reconcile(self, wanted: frozenset[str], group: asyncio.TaskGroup) -> None:
         for name in sorted(self._running.keys() - wanted):
-            self._stop(name)
+            running = self._running.pop(name)
+            running.endpoint.stop()
+            self._closing[name] = running.task
         for name in sorted(wanted - self._running.keys()):
             endpoint = Endpoint(name, self._board, self._settings, self._wiring)
-            self._running[name] = _Running(endpoint, group.create_task(endpoint.run(), name=f"endpoint {name}"))
+            life = _live(endpoint, self._closing.pop(name, None))
+            self._running[name] = _Running(endpoint, group.create_task(life, name=f"endpoint {name}"))
 
-    def _stop(self, name: str) -> None:
-        running = self._running.pop(name)
-        running.endpoint.stop()
-        self._closing.add(running.task)
-        running.task.add_done_callback(self._closing.discard)
+
+async def _live(endpoint: Endpoint, earlier: asyncio.Task[None] | None) -> None:
+    """Runs an endpoint when an earlier one of the same resource is gone: its stream's end would cut this one off."""
+    if earlier is not None:
+        await asyncio.wait([earlier])
+    await endpoint.run()

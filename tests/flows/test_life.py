@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_kubelet import AdmissionFailed, Pod
+from tests.fake_kubelet import AdmissionFailed, FakeKubelet, Pod
 from tests.node import GPU, FakeNode
 from tests.waiting import wait_until
 
@@ -220,3 +220,17 @@ def test_without_a_driver_failoniniterror_decides(tmp_path: Path) -> None:
         assert node.command("health", "ready", socket, check=False).returncode == 1
         node.control("driver", "present")
         node.wait_healthy(8)
+
+
+def test_a_kubelet_at_another_path_by_configuration_needs_no_restart(tmp_path: Path) -> None:
+    with FakeNode(tmp_path, arguments=[f"--config-file={tmp_path / 'config.yaml'}"]) as node:
+        other = node.short / "other"
+        other.mkdir(mode=0o750)
+        node.plugin.command = [word for word in node.plugin.command if not word.startswith("--kubelet-socket")]
+        node.configure(f"kubelet: {{socket: {node.kubelet_folder / 'kubelet.sock'}}}")
+        node.plugin.start()
+        node.wait_healthy(8)
+        with FakeKubelet(other) as moved:
+            node.configure(f"kubelet: {{socket: {other / 'kubelet.sock'}}}")
+            moved.wait_for(GPU, healthy=8, streams=1)
+            wait_until(lambda: not node.kubelet.streams.get(GPU), what="the end of the stream at the old path")
