@@ -58,6 +58,8 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, tuple[str, bool
         {"/driver-root/dev": ("/run/nvidia/driver/dev", False)},
     ),
     ("device specs and cdi", {"compatWithCPUManager": True, "deviceListStrategy": "cdi-cri", **ROOT}, LEAST, CDI),
+    ("imex channels", {"imex": {"channelIDs": [0]}}, LEAST, HOST_DEV),
+    ("imex channels in a file", {"config": {"map": {"a": "imex: {channelIDs: [0]}"}}}, LEAST, {**CONFIGS, **HOST_DEV}),
     ("mounted", {"driver": {"access": "mounted"}}, PRIVILEGED, MOUNTED),
     (
         "mounted, cdi, mig",
@@ -143,6 +145,17 @@ def test_only_the_mps_daemon_sees_the_hosts_processes() -> None:
         "nvdp-nvidia-device-plugin": False,
         "nvdp-nvidia-device-plugin-mps": True,
     }
+
+
+def test_the_mps_daemon_learns_what_the_node_label_chose() -> None:
+    daemonsets = render({"config": {"map": {"default": "{}", "mps": MPS}}}).all("DaemonSet")
+    (mps,) = [d for d in daemonsets if d["metadata"]["name"].endswith("-mps")]
+    (container,) = mps["spec"]["template"]["spec"]["containers"]
+    env = {v["name"]: v.get("value") for v in container["env"]}
+    mounts = {m["mountPath"]: m.get("readOnly", False) for m in container["volumeMounts"]}
+    assert env["CLUSTER_CONFIG_LABEL"] == "true"
+    assert mounts[env["STATE_DIR"]] is True
+    assert mounts[env["CONFIG_DIR"]] is True
 
 
 def test_the_runtime_is_told_what_this_pod_needs() -> None:

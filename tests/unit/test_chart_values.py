@@ -158,6 +158,10 @@ def test_every_option_of_the_program_can_be_set_by_a_value() -> None:
         ({"mps": {"enabled": True}}, "mps.enabled=true, but no file of config.map has sharing.mps"),
         ({"mps": {"enabled": True}, "config": {"name": "c"}, "migStrategy": "mixed"}, "MPS is for whole GPUs"),
         ({"mps": {"enabled": True}, "config": {"name": "c"}, "devicePlugin": {"enabled": False}}, "nobody would hand"),
+        (
+            {"daemon": {"stateDir": ""}, "config": {"map": {"a": MPS, "b": "{}"}}},
+            "the MPS control daemon reads there which configuration",
+        ),
         ({"image": {"repository": "nvcr.io/nvidia/k8s-device-plugin"}}, "is NVIDIA's own plugin"),
         ({"driver": {"access": "mounted"}, "runtimeClassName": "nvidia"}, "drop runtimeClassName"),
         ({"driver": {"access": "mounted"}, "nvidiaDriverRoot": "/opt"}, "set nvidiaDevRoot=/"),

@@ -34,6 +34,9 @@
 {{- if and $facts.mpsDaemon $facts.unknown $v.migStrategy (ne ($v.migStrategy | default "none") "none") -}}
   {{- $wrong = append $wrong (printf "mps.enabled=true under migStrategy %s: MPS is for whole GPUs; use migStrategy none" $v.migStrategy) -}}
 {{- end -}}
+{{- if and $facts.mpsDaemon $facts.configLabel (not $v.daemon.stateDir) -}}
+  {{- $wrong = append $wrong "daemon.stateDir is empty, but the MPS control daemon reads there which configuration the node label chose: set it, or cluster.configLabel=false" -}}
+{{- end -}}
 {{- if and $facts.ownCdi (not $facts.unknown) (empty $facts.roots) (not $facts.mounted) -}}
   {{- $wrong = append $wrong (printf "deviceListStrategy %s writes CDI specifications from the driver's files: set nvidiaDriverRoot to where the driver is on the host (/ if it is installed there), or cdi.spec=external" (join "," $facts.lists)) -}}
 {{- end -}}
@@ -43,7 +46,7 @@
 {{- if gt (len $facts.roots) 1 -}}
   {{- $wrong = append $wrong (printf "files of config.map name several nvidiaDriverRoot (%s), and one pod can mount one: set nvidiaDriverRoot here, or make a release for each with nodeSelector" (join ", " $facts.roots)) -}}
 {{- end -}}
-{{- if and (not $facts.mounted) (or $facts.specs $facts.ownCdi) (not $facts.unknown) (not (hasPrefix "/driver-root" $facts.devSeen)) -}}
+{{- if and (not $facts.mounted) (or $facts.nodes $facts.ownCdi) (not $facts.unknown) (not (hasPrefix "/driver-root" $facts.devSeen)) -}}
   {{- $wrong = append $wrong (printf "nvidiaDevRoot %s is outside nvidiaDriverRoot %s, where this pod cannot see device nodes: set driver.access=mounted" $facts.devRoot $facts.driverRoot) -}}
 {{- end -}}
 {{- if and $facts.mounted (ne $facts.devRoot "/") -}}

@@ -5,7 +5,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   configs       name -> configuration file
   unknown       the files are in a ConfigMap that the chart cannot read
   migs, lists   MIG and device list strategies that may be in force
-  specs, mps    device nodes may be handed to the kubelet; MPS may be in force
+  nodes, mps    device nodes may be handed over, so the host's /dev must be seen; MPS may be in force
   mig, cdi, ownCdi, volumeMounts   what the two lists come to
   mounted       the driver is mounted, not brought by the runtime
   driverRoot, devRoot, devSeen     host paths, and where the plugin looks for the host's /dev
@@ -15,7 +15,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- $v := .Values -}}
 {{- $configs := dict -}}
 {{- $migs := list -}}{{- $lists := list -}}{{- $specs := list -}}{{- $roots := list -}}
-{{- $mps := false -}}
+{{- $mps := false -}}{{- $imex := not (empty $v.imex.channelIDs) -}}
 {{- range $name, $text := $v.config.map -}}
   {{- $config := fromYaml (default "{}" $text) -}}
   {{- $flags := $config.flags | default dict -}}
@@ -25,6 +25,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   {{- $lists = concat $lists (fromJsonArray (include "gdp.words" ($plugin.deviceListStrategy | default "envvar"))) -}}
   {{- $specs = append $specs ($plugin.passDeviceSpecs | default false) -}}
   {{- with $flags.nvidiaDriverRoot -}}{{- $roots = append $roots . -}}{{- end -}}
+  {{- $imex = or $imex (not (empty ($config.imex | default dict).channelIDs)) -}}
   {{- $mps = or $mps (hasKey ($config.sharing | default dict) "mps") -}}
 {{- end -}}
 {{- $unknown := not (empty $v.config.name) -}}
@@ -52,7 +53,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   "unknown" $unknown
   "migs" (uniq $migs)
   "lists" (uniq $lists)
-  "specs" $pass
+  "nodes" (or $pass $imex)
   "mps" (or $unknown $mps)
   "mpsDaemon" (ternary $v.mps.enabled $mps (kindIs "bool" $v.mps.enabled))
   "mig" (ne (join "," (uniq $migs)) "none")

@@ -53,7 +53,7 @@ What the pod sees of the host: one row a mount, each there because of a fact. As
 {{- else -}}
   {{- if or (and $facts.ownCdi (or (not $facts.unknown) $facts.roots)) -}}
     {{- $rows = append $rows $root -}}
-  {{- else if and $facts.specs (hasPrefix "/driver-root" $facts.devSeen) -}}
+  {{- else if and $facts.nodes (hasPrefix "/driver-root" $facts.devSeen) -}}
     {{- $rows = append $rows (dict "name" "dev" "path" (printf "%s/dev" $facts.devSeen) "host" (printf "%s/dev" (trimSuffix "/" $facts.devRoot)) "type" (ternary "Directory" "DirectoryOrCreate" (eq $facts.devRoot "/")) "readOnly" true "propagation" "HostToContainer") -}}
   {{- end -}}
   {{- if $facts.volumeMounts -}}
@@ -107,6 +107,10 @@ What the pod sees of the host: one row a mount, each there because of a fact. As
   (dict "name" "mps-root" "path" "/mps" "host" $root "type" "DirectoryOrCreate")
   (dict "name" "mps-shm" "path" "/dev/shm" "host" (printf "%s/shm" $root) "type" "DirectoryOrCreate")
 -}}
+{{- if and .facts.configLabel .root.Values.daemon.stateDir -}}
+  {{- /* Where the plugin notes which configuration the node label chose. */ -}}
+  {{- $rows = append $rows (dict "name" "state" "path" .root.Values.daemon.stateDir "host" .root.Values.daemon.stateDir "type" "DirectoryOrCreate" "readOnly" true) -}}
+{{- end -}}
 {{- if .facts.mounted -}}
   {{- $rows = concat (fromJsonArray (include "gdp.driverMounts" .)) $rows -}}
 {{- end -}}
