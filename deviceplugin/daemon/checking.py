@@ -43,7 +43,7 @@ class Checking:
     async def read(self, node: Node) -> Pass:
         """One pass; nothing where no card is expected to answer."""
         if node.state in UNUSABLE:
-            return Pass((ChecksFailed(SOURCE, node.detail),))
+            return Pass((ChecksFailed(SOURCE, f"the driver is {node.state}"),))
         if node.state is not DriverState.READY:
             return Pass()
         try:

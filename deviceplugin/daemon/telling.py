@@ -15,9 +15,12 @@ from deviceplugin.nvml.codes import Code
 from deviceplugin.nvml.codes import name as code_name
 from deviceplugin.nvml.events import EventStatus, WatchState
 from deviceplugin.rules.judge import in_force
+from deviceplugin.web.advice import advise
 
 log = logging.getLogger("deviceplugin.daemon")
 
+_MOVED = ("nvmlDeviceGetHandleByIndex", 0)
+"""Query and code of the note that a card has another index than before."""
 _QUIET = {
     DriverState.READY: "the driver is ready",
     DriverState.NO_HARDWARE: "this node has no GPU: idle, and looking again from time to time",
@@ -39,11 +42,11 @@ def news(news: News) -> None:
     for transition in news.transitions:
         _transition(transition)
     for note in news.notes:
-        log.warning("health: %s", note)
+        log.log(logging.INFO if note.endswith("again") else logging.WARNING, "%s", note)
 
 
 def _transition(one: Transition) -> None:
-    level = logging.INFO if one.to is Verdict.HEALTHY else logging.WARNING
+    well = one.to is Verdict.HEALTHY
     facts = {
         "uuid": one.uuid,
         "pci": one.pci,
@@ -51,8 +54,11 @@ def _transition(one: Transition) -> None:
         "rule": one.rule,
         "kind": one.kind,
         **({"xid": one.xid} if one.xid is not None else {}),
+        **({} if well else {"todo": advise(one.reason)}),
     }
-    log.log(level, "GPU %d is %s: %s", one.gpu_index, one.to, one.detail, extra=facts)
+    part = "a MIG instance of " if one.uuid.startswith("MIG-") else ""
+    level = logging.INFO if well else logging.WARNING
+    log.log(level, "%sGPU %d is %s: %s", part, one.gpu_index, one.to, one.detail, extra=facts)
 
 
 def snapshot(before: Snapshot, now: Snapshot) -> None:
@@ -66,7 +72,7 @@ def snapshot(before: Snapshot, now: Snapshot) -> None:
 
 
 def _driver(before: Node, now: Node) -> None:
-    if (before.state, before.detail) == (now.state, now.detail):
+    if _plight(before) == _plight(now):
         return
     facts = {"state": now.state, **({"driver": now.driver_version} if now.driver_version else {})}
     detail = f" ({now.detail})" if now.detail else ""
@@ -76,14 +82,26 @@ def _driver(before: Node, now: Node) -> None:
         log.warning("the driver cannot be used, looking again: %s", now.detail, extra=facts)
 
 
+def _plight(node: Node) -> tuple[DriverState, object]:
+    """What makes a line of its own: a driver that fails at another call with the same code fails as before."""
+    ready = node.state is DriverState.READY or not node.problems
+    return node.state, node.detail if ready else node.problems[0].code
+
+
 def _problems(before: Node, now: Node) -> None:
     """What queries answered, once for each device and query; a driver that is away has its own line."""
     if now.state is not DriverState.READY:
         return
     known = {(problem.subject, problem.query, problem.code) for problem in before.problems}
     for problem in now.problems:
-        if (problem.subject, problem.query, problem.code) not in known:
+        if (problem.subject, problem.query, problem.code) not in known and (problem.query, problem.code) != _MOVED:
             _problem(problem, now)
+    places = {gpu.uuid: gpu.index for gpu in before.gpus}
+    moved = [f"{g.uuid} {places[g.uuid]} -> {g.index}" for g in now.gpus if places.get(g.uuid, g.index) != g.index]
+    if moved:
+        log.info(
+            "the driver numbers its GPUs anew; they are told apart by UUID, so nothing moves: %s", ", ".join(moved)
+        )
 
 
 def _problem(problem: Problem, node: Node) -> None:
@@ -108,16 +126,14 @@ def _problem(problem: Problem, node: Node) -> None:
 def events(before: EventStatus, now: EventStatus) -> None:
     """Whether Xids are heard, when that changes."""
     troubled = {WatchState.RETRYING, WatchState.FAILED}
-    if now.state is WatchState.FAILED:
-        log.warning("Xid events are not heard, still trying: %s", now.detail, extra={"failures": now.failures})
-    elif now.state is WatchState.RETRYING and before.state is not WatchState.FAILED:
+    if now.state is WatchState.RETRYING and before.state is not WatchState.FAILED:
         log.info("waiting for Xid events failed, trying again: %s", now.detail)
     elif now.state is WatchState.UNSUPPORTED:
         log.warning("no GPU here has Xid events: health is judged by the states alone")
     elif now.state is WatchState.WATCHING and before.state in troubled:
         log.info("Xid events are heard again")
     if now.state is WatchState.WATCHING:
-        for uuid in now.refused.keys() - before.refused.keys():
+        for uuid in (u for u in now.refused if u not in before.refused and now.refused[u].code != Code.GPU_IS_LOST):
             log.warning(
                 "no Xid events of this GPU, it is judged by its states alone: %s",
                 now.refused[uuid],

@@ -402,7 +402,8 @@ def test_E8_two_gpus_that_swap_their_index_keep_what_is_known_of_them(make: Make
     node.driver.xid(1, 79, effects=False)
     node.wait_ids({node.uuid(1), node.uuid(3)})
     node.driver.swap(1, 2)
-    node.said("cards are told apart by UUID, so nothing moves", device=node.uuid(1))
+    moved = node.said("told apart by UUID, so nothing moves")["message"]
+    assert f"{node.uuid(1)} 1 -> 2" in moved
     assert node.status()["gpus"][2]["uuid"] == node.uuid(1)
     assert node.health()[1] == {node.uuid(1), node.uuid(3)}
     assert len({frame.unhealthy for frame in node.frames()}) == 2
