@@ -94,6 +94,7 @@ class Hardware:
         try:
             node = await self._ask_scan()
         except NvmlError as error:
+            self._failed_scans += 1
             self._told_failure("scan", error)
             return
         self._told.discard("scan")

@@ -49,7 +49,7 @@ class Replacement:
             log.warning("the driver was upgraded underneath; beginning a fresh process that loads the new library")
             self._due = loop.call_later(0, self._end)
             return
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self.tries - 1))
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.tries - 1, 10))
         log.warning(
             "the driver's library and kernel module are still of different versions: finish the driver's installation "
             "or reboot the node; a fresh process looks again in %g s",

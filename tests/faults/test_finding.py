@@ -285,17 +285,21 @@ def sighup_empties(node: AilingNode, resource: str) -> bool:
     return not node.kubelet.resources[resource].devices
 
 
-def test_E4_instances_under_single_change_without_a_wrong_list_in_between(make: Make) -> None:
-    node = make("hgx-a100-4", "--mig-strategy=single")
-    for number in range(4):
-        node.driver.mig(number, ["3g.20gb", "3g.20gb"])
+def test_E4_instances_under_single_change_within_a_scan_and_the_old_ones_go_after_a_grace_time(make: Make) -> None:
+    node = make("hgx-a100-4", "--mig-strategy=single", "--devices-include=0")
+    node.driver.mig(0, ["3g.20gb", "3g.20gb"])
     node.plugin.start()
-    node.wait_healthy(8)
-    victim = next(iter(node.health()[0]))
-    assert node.admit("one").all_ids
-    node.driver.xid(0, 79)
-    wait_until(lambda: len(node.health()[1]) == 2, what="both instances of the card")
-    assert victim.startswith("MIG-")
+    node.wait_healthy(2)
+    old = frozenset(node.kubelet.resources[GPU].devices)
+    node.driver.mig(0, ["1g.5gb"] * 7)
+    node.wait_healthy(7, 2)
+    node.wait_healthy(7)
+    assert [(len(frame.healthy), frame.unhealthy) for frame in node.frames()] == [
+        (2, frozenset()),
+        (7, old),
+        (7, frozenset()),
+    ]
+    assert len(node.kubelet.registrations) == 1
 
 
 # E5

@@ -223,3 +223,13 @@ def test_an_instance_without_uuid_and_a_card_lost_amid_its_slots() -> None:
         assert machine.calls("nvmlDeviceGetMigDeviceHandleByIndex") == 7 * 7 + 3
     assert card(after, machine.uuids[2]).lost
     assert card(after, machine.uuids[2]).instances == node.gpus[2].instances
+
+
+def test_a_structure_that_makes_no_sense_is_shown_by_its_members_and_the_same_each_time() -> None:
+    with opened("hgx-a100-4") as machine:
+        machine.fake.fault("nvmlDeviceGetMemoryInfo", gpu=1, value={"total": 0})
+        first = machine.scan()
+        again = machine.scan(first)
+    (problem,) = problems_of(first, "nvmlDeviceGetMemoryInfo")
+    assert problem.detail.startswith("answered total=0, free=")
+    assert again.problems == first.problems

@@ -7,6 +7,7 @@ import pytest
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.model.node import FabricState
 from deviceplugin.model.vitals import Reading, RecoveryAction
+from deviceplugin.nvml.states import silent
 from deviceplugin.nvml.vitals import Vitals
 from tests.drivers import Machine, opened
 
@@ -206,3 +207,20 @@ def test_another_initialisation_makes_handles_and_absences_worthless() -> None:
         assert machine.calls("nvmlDeviceGetHandleByUUID") == 8
         assert machine.calls("nvmlDeviceGetRemappedRows") == 8
     assert {r.alive for r in readings} == {True}
+
+
+def test_cards_that_answer_no_question_are_silent_and_those_that_answer_one_are_not() -> None:
+    with opened("hgx-h100-8") as machine:
+        for call in ("nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues"):
+            machine.fake.fault(call, gpu=1, code=999)
+        machine.fake.fault("nvmlDeviceGetRemappedRows", gpu=2, code=999)
+        machine.fake.lose(3, silent=True)
+        found = silent(read(machine))
+    assert {uuid: (problem.query, problem.code) for uuid, problem in found.items()} == {
+        machine.uuids[1]: ("nvmlDeviceGetRemappedRows", 999)
+    }
+
+
+def test_a_card_that_has_none_of_the_states_is_not_silent() -> None:
+    with opened("wsl-1") as machine:
+        assert silent(read(machine)) == {}

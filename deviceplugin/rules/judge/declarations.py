@@ -55,8 +55,8 @@ def _complaint(evidence: ChecksFailed, source: Source) -> str:
         return f"{said}{detail}: the hardware is at fault, on {', '.join(sorted(evidence.codes))}"
     nodes = "; this process cannot open the device nodes" if evidence.openable is False else ""
     return (
-        f"{said}{detail}: this plugin's own access to the driver is at fault, not one GPU{nodes}. Check the driver, "
-        "the mounted driver root and the container's privileges; health.onCheckFailure says what holds meanwhile"
+        f"{said}{detail}: the driver itself or this plugin's own access to the driver is at fault, not one GPU{nodes}. "
+        "Look in the kernel log, then check the driver, the mounted driver root and the container's privileges"
     )
 
 
