@@ -14,7 +14,7 @@ from deviceplugin.model.inventory import Resource
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.allocate import allocate
 from deviceplugin.rules.offer import offer
-from deviceplugin.rules.prefer import prefer
+from tests.flows.running import prefer
 from tests.strategies.nodes import card, cards
 
 GPU = "nvidia.com/gpu"

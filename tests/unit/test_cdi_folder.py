@@ -281,3 +281,15 @@ def test_external_files_are_read_again_only_when_they_change(
     external(tmp_path / "cdi", "nvidia.yaml", YAML.replace(card(0).uuid, "GPU-new"))
     assert len(keeper.keep(cards(1), config).left_out) == 1
     assert len(reads) == 2
+
+
+def test_a_dry_run_says_what_keeping_would_come_to_and_writes_nothing(
+    root: Path, folder: Path, configured: Callable[..., Config]
+) -> None:
+    without = CdiFolder().examine(cards(5), configured(), str(root))
+    assert [(out.gpu_index, out.reason) for out in without.left_out] == [(4, "cdi-incomplete")]
+    assert without == replace(CdiFolder().keep(cards(5), configured(), str(root)), written=())
+    (folder / GPU_FILE).unlink()
+    assert CdiFolder().examine(cards(1), configured(spec=CdiSpec.EXTERNAL), str(root)).left_out
+    assert CdiFolder().examine(cards(1), configured(ListStrategy.ENVVAR), str(root)) == Upkeep()
+    assert listing(folder) == []
