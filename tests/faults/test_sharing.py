@@ -149,7 +149,7 @@ def test_S5_two_resources_in_one_container_add_up_under_cdi_and_mounts_and_are_d
         )
         assert bool(grant.conflicts) is (strategy == "envvar")
         node.kubelet.delete(strategy)
-    assert "the second variable overwrites the first" in (ROOT / "docs" / "sharing.md").read_text()
+    assert "the second variable overwrites the first" in (ROOT / "docs" / "strategies.md").read_text()
 
 
 def test_S6_mps_that_is_not_ready_names_the_missing_piece_and_is_tried_again(tmp_path: Path) -> None:
