@@ -26,6 +26,7 @@ from deviceplugin.model.vitals import Load
 from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.rules.attribute import attribute
+from deviceplugin.rules.judge import classes
 from deviceplugin.rules.offer import offer
 from deviceplugin.web.view import Plugin, View, gather
 
@@ -54,14 +55,15 @@ def busy(fake: fake_nvml.Fake) -> None:
         fake.load(number, round(0.17 + 0.61 * ((number * 5) % 8) / 8, 2), round(0.3 + 0.08 * (number % 8), 2))
 
 
-def pods(inventory: Inventory, held: int = 3) -> tuple[Holding, ...]:
-    """Pods on `held` of four shares of each resource."""
+def pods(inventory: Inventory, held: int = 3, each: int = 4) -> tuple[Holding, ...]:
+    """Pods on `held` of four shares of each resource; `each` shares in a row are of one pod."""
     claims = []
     for name, resource in inventory.resources.items():
         for number, share in enumerate(resource.shares):
             if number % 4 < held:
-                namespace, pod, container = PODS[number // 4 % len(PODS)]
-                suffix = f"-{number // 16}" if number >= 16 else ""
+                turn, who = divmod(number // each, len(PODS))
+                namespace, pod, container = PODS[who]
+                suffix = f"-{turn}" if turn else ""
                 claims.append(Holding(namespace, pod + suffix, container, name, (share.id,)))
     return tuple(claims)
 
@@ -100,6 +102,7 @@ def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger
     ledger.count("labels", "file", "written")
     ledger.count("cluster_requests", "patch node", "success", by=2)
     ledger.count("cluster_events", "sent")
+    ledger.count("bugs", "labels and cluster")
     for one in sick:
         ledger.count("xid", one.uuid, "79")
         ledger.turn(
@@ -125,6 +128,7 @@ def view_of(
     replicas: int = 1,
     sick: Sequence[int] = (),
     held: int = 3,
+    each: int = 4,
     settings: Metrics | None = None,
     exclude: Sequence[int] = (),
     last: Sequence[int] = (),
@@ -138,6 +142,7 @@ def view_of(
         replicas: Shares per card.
         sick: Indices of cards with a fatal Xid.
         held: Of four shares, how many pods hold.
+        each: Shares in a row of one pod.
         settings: Of the metrics.
         exclude: Indices that the configuration leaves out.
         last: Indices of cards that are ranked last.
@@ -166,12 +171,13 @@ def view_of(
         settings=settings or Metrics(),
         kubelet_socket="/var/lib/kubelet/device-plugins/kubelet.sock",
         pods_seen=pods_seen,
+        xids=classes(Config().health),
     )
     view = gather(
         snapshot,
         replace(load, at=NOW - 3 if load.at else 0.0),
         ledger_of(tuple(inventory.resources), sicknesses),
-        attribute(node, pods(inventory, held) if pods_seen else ()),
+        attribute(node, pods(inventory, held, each) if pods_seen else ()),
         plugin,
     )
     return replace(view, at=NOW)

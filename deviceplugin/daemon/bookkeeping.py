@@ -9,15 +9,23 @@ from deviceplugin.ledger import Ledger, Phase
 
 
 class Bookkeeping(Observer):
-    """An observer of endpoints that counts; `granted` is called after each granted Allocate."""
+    """An observer of endpoints that counts.
 
-    def __init__(self, ledger: Ledger, granted: Callable[[], None]) -> None:
+    Args:
+        ledger: Where it counts.
+        granted: Called after each granted Allocate.
+        moved: Called when a resource got on or fell back with the kubelet.
+    """
+
+    def __init__(self, ledger: Ledger, granted: Callable[[], None], moved: Callable[[], None]) -> None:
         self._ledger = ledger
         self._granted = granted
+        self._moved = moved
 
     def phase_changed(self, resource: str, phase: Phase) -> None:
         """Shown as `registered` and on the status page."""
         self._ledger.phase(resource, phase)
+        self._moved()
 
     def registered(self, resource: str) -> None:
         """Counts it."""
@@ -26,19 +34,23 @@ class Bookkeeping(Observer):
     def registration_failed(self, resource: str, kind: str) -> None:
         """Counts it by kind of failure."""
         self._ledger.count("registrations", resource, kind)
+        self._moved()
 
     def contested(self, resource: str, rivals: str) -> None:
         """Counts that another plugin keeps taking the resource."""
         del rivals
         self._ledger.count("registrations", resource, "contested")
+        self._moved()
 
     def stream_opened(self, resource: str) -> None:
         """Counts open streams."""
         self._ledger.stream(resource, +1)
+        self._moved()
 
     def stream_closed(self, resource: str) -> None:
         """Counts open streams."""
         self._ledger.stream(resource, -1)
+        self._moved()
 
     def frame_sent(self, resource: str, devices: int, unhealthy: int) -> None:
         """Counts lists sent."""
@@ -56,6 +68,10 @@ class Bookkeeping(Observer):
         """Counts by size and by NVLink domains spanned, and times it."""
         self._ledger.count("preferred", resource, str(size), str(domains), str(exact).lower())
         self._ledger.time("preferred", seconds)
+
+    def skipped(self, resource: str, ids: int) -> None:
+        """Counts ids that the kubelet named and the resource does not have."""
+        self._ledger.count("preferred_unknown", resource, by=ids)
 
     def preferred_refused(self, resource: str) -> None:
         """Counts refused calls."""

@@ -10,9 +10,11 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deviceplugin import __version__
 from deviceplugin.config.document import PodLabels
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 LULL = 0.2
 """Seconds in which several changes become one rendering."""
 SETTLED = 1.0
@@ -42,7 +46,8 @@ class Showing:
         self._daemon = daemon
         self._answers = answers
         self._started = time.time()
-        self._changed = asyncio.Event()
+        self._changed = daemon.moved
+        self._thread = ThreadPoolExecutor(1, "showing")
         self._exhibition: Exhibition | None = None
         self._server: Server | None = None
         self._settings: Metrics | None = None
@@ -52,7 +57,7 @@ class Showing:
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.sleep(HEAD_START)
-        self._exhibition = await asyncio.to_thread(_open, self._daemon)
+        self._exhibition = await self._on_thread(partial(_open, self._daemon))
         self._daemon.hardware.sampled = self._changed.set
         try:
             async with asyncio.TaskGroup() as group:
@@ -69,7 +74,11 @@ class Showing:
         if self._exhibition is None:
             return {"error": "the plugin is starting; ask again in a second"}
         await self._show(self._exhibition)
-        return await asyncio.to_thread(self._exhibition.status_document)
+        return await self._on_thread(self._exhibition.status_document)
+
+    async def _on_thread(self, call: Callable[[], Result]) -> Result:
+        """Always on the same thread: its memory is used again, and two renderings never run at once."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def _follow(self) -> None:
         async for _ in self._daemon.board.follow():
@@ -146,7 +155,7 @@ class Showing:
         )
         attribution = self._attribution or Attribution()
         view = gather(daemon.board.current, daemon.hardware.load, daemon.ledger, attribution, plugin)
-        await asyncio.to_thread(exhibition.update, view)
+        await self._on_thread(partial(exhibition.update, view))
 
     def _serve(self, exhibition: Exhibition) -> None:
         """Opens the port, and another one when the configuration names another."""

@@ -72,6 +72,8 @@ class Daemon:
         self.watcher = Watcher()
         self.granted = asyncio.Event()
         """Set by each granted Allocate."""
+        self.moved = asyncio.Event()
+        """Set when there is something new to show that the board does not tell, such as a registration."""
         self._choice = choice
         self._fresh = fresh
         self.replacement = Replacement(fresh, lambda: self.stop(Ending.REPLACE))
@@ -82,7 +84,7 @@ class Daemon:
         rules = Rules(allocate=looking_again(self.hardware.rescan), prefer=prefer)
         wiring = Wiring(
             rules,
-            Bookkeeping(self.ledger, self.granted.set),
+            Bookkeeping(self.ledger, self.granted.set, self.moved.set),
             lambda path, changed: self.watcher.watch(Path(path), changed),
         )
         self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)
@@ -147,7 +149,7 @@ class Daemon:
                     "saves": self._run_saves(),
                     "injections": self._run_injections(),
                     "preparing": self._aside("preparing preferred allocation", partial(prepare, self.board)),
-                    "mps": self.mps.run(self.board),
+                    "mps": self._aside("the look at MPS control daemons", partial(self.mps.run, self.board)),
                     "showing": self._aside("metrics and status page", showing.run),
                     "outlets": self._aside("labels and cluster", self._outlets.run),
                 }.items()
@@ -218,6 +220,7 @@ class Daemon:
             except Exception:
                 log.exception("%s ended by a bug, beginning again in %g s; please report it", name, AGAIN)
                 self.ledger.count("bugs", name)
+                self.moved.set()
             await asyncio.sleep(AGAIN)
 
     def _hung_up(self) -> None:

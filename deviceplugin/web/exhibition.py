@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from deviceplugin.web.metrics import Moment, live_text, still_text
+from deviceplugin.web.metrics import Moment, Writer, live_text, still_text
 from deviceplugin.web.status import document
 from deviceplugin.web.view import View
 
@@ -73,11 +73,12 @@ class Exhibition:
         """
         self._call_ages = call_ages
         self._clock = clock
-        self._shown = _make(View())
+        self._writer = Writer()
+        self._shown = self._make(View())
 
     def update(self, view: View) -> None:
         """Renders a view, off the event loop, and shows it from then on."""
-        self._shown = _make(view)
+        self._shown = self._make(view)
 
     @property
     def view(self) -> View:
@@ -87,7 +88,7 @@ class Exhibition:
     def metrics(self, *, packed: bool = False) -> Parts:
         """The text of a scrape."""
         shown = self._shown
-        tail = live_text(Moment(shown.view, self._clock(), self._call_ages())).encode()
+        tail = live_text(Moment(shown.view, self._clock(), self._call_ages()))
         return shown.metrics.with_tail(tail, packed=packed)
 
     def status(self, *, packed: bool = False) -> Parts:
@@ -98,7 +99,6 @@ class Exhibition:
         """The status document for the local socket."""
         return dict(json.loads(b"".join(self.status())))
 
-
-def _make(view: View) -> Shown:
-    status = msgspec.json.encode(document(view))
-    return Shown(view, Body(still_text(view).encode()), Body(status[:-1]))
+    def _make(self, view: View) -> Shown:
+        status = msgspec.json.encode(document(view))
+        return Shown(view, Body(still_text(view, self._writer)), Body(status[:-1]))

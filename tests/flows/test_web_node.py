@@ -1,5 +1,7 @@
 """What a running plugin shows by option and in odd surroundings."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ def test_pods_can_be_left_out(tmp_path: Path) -> None:
 
 def test_a_kubelet_without_pod_resources_is_a_state(tmp_path: Path) -> None:
     with seeing(tmp_path, "t4x1", [f"--pod-resources-socket={tmp_path / 'none'}"]) as seen:
-        seen.wait(lambda: "gpu_device_plugin_podresources_up 0\n" in seen.get("/metrics"), "the state")
+        seen.wait(lambda: "gpu_device_plugin_podresources_up 0.0\n" in seen.get("/metrics"), "the state")
         assert seen.samples("gpu_temperature_celsius")
         assert seen.status()["resources"][0]["allocated"] is None
 
@@ -59,3 +61,20 @@ def test_the_terminal_shows_the_running_plugin(tmp_path: Path) -> None:
         shown = seen.node.command("status", f"--control-socket={seen.node.control_socket()}").stdout
     assert "1 x Tesla T4" in shown
     assert "streaming" in shown
+
+
+def test_what_the_kubelet_does_shows_without_waiting_for_a_sample(tmp_path: Path) -> None:
+    with seeing(tmp_path, "t4x1", ["--metrics-interval=1h", "--metrics-pods=off"]) as seen:
+        seen.wait(lambda: 1 in seen.samples("gpu_device_plugin_streams", resource=GPU).values(), "the stream")
+        seen.node.kubelet.stop()
+        seen.wait(lambda: 0 in seen.samples("gpu_device_plugin_registered", resource=GPU).values(), "its end")
+        assert seen.status()["resources"][0]["streams"] == 0
+        seen.node.kubelet.start()
+        seen.wait(lambda: 1 in seen.samples("gpu_device_plugin_registered", resource=GPU).values(), "its return")
+
+
+def test_the_first_lists_do_not_wait_for_the_web_door() -> None:
+    code = "import sys, deviceplugin.__main__, deviceplugin.daemon; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "deviceplugin.daemon.showing" in loaded
+    assert {"prometheus_client", "http.server", "deviceplugin.web.metrics"}.isdisjoint(loaded)

@@ -76,7 +76,7 @@ def test_a_scrape_gets_the_text() -> None:
         status, headers, body = ask(server, "/metrics")
     assert status == 200
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert b'gpu_device_plugin_devices{resource="nvidia.com/gpu",health="healthy"} 1\n' in body
+    assert b'gpu_device_plugin_devices{health="healthy",resource="nvidia.com/gpu"} 1.0\n' in body
     assert body.endswith(b'gpu_device_plugin_nvml_call_age_seconds{thread="nvml-probe"} 0.5\n')
 
 

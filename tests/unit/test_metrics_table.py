@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from deviceplugin.config.document import Metrics, PodLabels
-from deviceplugin.web.metrics import DCGM_ROWS, GPU_ROWS, LIVE_ROWS, PLUGIN_ROWS, Moment, live_text, still_text
+from deviceplugin.web.metrics import DCGM_ROWS, GPU_ROWS, LIVE_ROWS, PLUGIN_ROWS, Moment, Writer, live_text, still_text
 from deviceplugin.web.metrics.describe import as_markdown
 from deviceplugin.web.metrics.row import Kind, Metric
 from deviceplugin.web.view import Books, View
@@ -39,6 +39,7 @@ PROMISED = {
     "node_state": {"state"},
     "podresources_up": set(),
     "sample_age_seconds": set(),
+    "bugs_total": {"part"},
 }
 DCGM_NAMES = (
     "GPU_UTIL",
@@ -65,13 +66,11 @@ DCGM_NAMES = (
 
 def samples(view: View) -> dict[str, list[tuple[dict[str, str], float]]]:
     """By sample name: labels and value, as the client library's parser understands the text."""
-    text = still_text(view) + live_text(Moment(view, NOW, {"nvml-probe": 0.0, "nvml-events": 4.2}))
+    text = (still_text(view) + live_text(Moment(view, NOW, {"nvml-probe": 0.0, "nvml-events": 4.2}))).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            # The parser gives each counter the suffix that DCGM's names lack.
-            name = sample.name.removesuffix("_total") if family.name.startswith("DCGM") else sample.name
-            found.setdefault(name, []).append((sample.labels, sample.value))
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
 
 
@@ -223,8 +222,8 @@ def test_histograms_add_up() -> None:
 
 def test_the_age_of_the_sample_is_that_at_the_scrape() -> None:
     view = view_of()
-    assert "gpu_device_plugin_sample_age_seconds 3\n" in live_text(Moment(view, NOW, {}))
-    assert "gpu_device_plugin_sample_age_seconds 63\n" in live_text(Moment(view, NOW + 60, {}))
+    assert b"gpu_device_plugin_sample_age_seconds 3.0\n" in live_text(Moment(view, NOW, {}))
+    assert b"gpu_device_plugin_sample_age_seconds 63.0\n" in live_text(Moment(view, NOW + 60, {}))
 
 
 def test_dcgm_names_have_dcgm_units_and_labels() -> None:
@@ -253,3 +252,10 @@ def test_dcgm_shows_a_card_in_mig_mode_by_its_instances() -> None:
 def test_label_values_are_escaped() -> None:
     view = view_of("t4x1", source='a"b\\c\nd')
     assert samples(view)["gpu_device_plugin_config_info"][0][0]["source"] == 'a"b\\c\nd'
+
+
+def test_what_is_kept_from_the_view_before_is_the_text_of_the_view() -> None:
+    writer = Writer()
+    views = [view_of(), view_of(sick=[3]), view_of("t4x1"), view_of("none"), view_of(replicas=10), view_of()]
+    for view in views:
+        assert still_text(view, writer) == still_text(view)

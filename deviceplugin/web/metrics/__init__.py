@@ -9,10 +9,20 @@ from deviceplugin.web.metrics.live import LIVE_ROWS, Moment
 from deviceplugin.web.metrics.plugin import PLUGIN_ROWS
 from deviceplugin.web.metrics.row import Metric
 from deviceplugin.web.metrics.scene import Scene
-from deviceplugin.web.metrics.text import CONTENT_TYPE, render
+from deviceplugin.web.metrics.text import CONTENT_TYPE, Writer
 from deviceplugin.web.view import View
 
-__all__ = ["CONTENT_TYPE", "DCGM_ROWS", "GPU_ROWS", "LIVE_ROWS", "PLUGIN_ROWS", "Moment", "live_text", "still_text"]
+__all__ = [
+    "CONTENT_TYPE",
+    "DCGM_ROWS",
+    "GPU_ROWS",
+    "LIVE_ROWS",
+    "PLUGIN_ROWS",
+    "Moment",
+    "Writer",
+    "live_text",
+    "still_text",
+]
 
 
 def rows(settings: Metrics) -> tuple[Metric[Scene], ...]:
@@ -20,11 +30,11 @@ def rows(settings: Metrics) -> tuple[Metric[Scene], ...]:
     return (*PLUGIN_ROWS, *GPU_ROWS, *(DCGM_ROWS if settings.dcgm_names else ()))
 
 
-def still_text(view: View) -> str:
-    """What changes only with the view: rendered once for it."""
-    return render(rows(view.plugin.settings), Scene(view))
+def still_text(view: View, writer: Writer | None = None) -> bytes:
+    """What changes only with the view: rendered once for it, by a writer that knows the text of the view before."""
+    return (writer or Writer()).write(rows(view.plugin.settings), Scene(view))
 
 
-def live_text(moment: Moment) -> str:
+def live_text(moment: Moment) -> bytes:
     """What every scrape writes anew: a handful of lines."""
-    return render(LIVE_ROWS, moment)
+    return Writer().write(LIVE_ROWS, moment)

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from deviceplugin.model.vitals import GpuLoad, MigLoad
 from deviceplugin.rules.attribute import Holder
-from deviceplugin.web.metrics.row import Kind, Metric, Sample
+from deviceplugin.web.metrics.row import Kind, Labels, Metric, Sample, labels_of
 from deviceplugin.web.metrics.scene import Card, Instance, Scene
-from deviceplugin.web.metrics.text import joined, labels
 from deviceplugin.web.view import View
 
 PREFIX = "DCGM_FI_DEV_"
@@ -44,7 +43,7 @@ class Entity(Struct, frozen=True):
     card: GpuLoad
     memory: GpuLoad | MigLoad
     """Of the instance, where it is one."""
-    labels: tuple[str, ...]
+    labels: tuple[Labels, ...]
 
 
 def entities(scene: Scene) -> Iterator[Entity]:
@@ -57,9 +56,11 @@ def entities(scene: Scene) -> Iterator[Entity]:
             yield Entity(scene.view, card.load, instance.load, own)
 
 
-def _labels(view: View, card: Card, holders: tuple[Holder, ...], instance: Instance | None = None) -> tuple[str, ...]:
+def _labels(
+    view: View, card: Card, holders: tuple[Holder, ...], instance: Instance | None = None
+) -> tuple[Labels, ...]:
     gpu = card.gpu
-    base = labels(
+    base = labels_of(
         {
             "gpu": gpu.index,
             "UUID": gpu.uuid,
@@ -74,9 +75,10 @@ def _labels(view: View, card: Card, holders: tuple[Holder, ...], instance: Insta
         }
     )
     pods = (
-        labels({"namespace": holder.namespace, "pod": holder.pod, "container": holder.container}) for holder in holders
+        labels_of({"namespace": holder.namespace, "pod": holder.pod, "container": holder.container})
+        for holder in holders
     )
-    return tuple(joined(base, pod) for pod in pods) or (base,)
+    return tuple(base | pod for pod in pods) or (base,)
 
 
 def _row(name: str, kind: Kind, meaning: str, value: Callable[[Entity], float | None]) -> Metric[Scene]:
@@ -84,7 +86,7 @@ def _row(name: str, kind: Kind, meaning: str, value: Callable[[Entity], float | 
         for entity in entities(scene):
             found = value(entity)
             if found is not None:
-                yield from (Sample(text, found) for text in entity.labels)
+                yield from (Sample(labels, found) for labels in entity.labels)
 
     return Metric(PREFIX + name, kind, meaning, DCGM_LABELS, samples)
 
@@ -111,7 +113,7 @@ def _last_xid(entity: Entity) -> float:
     return int(max(seen, key=lambda xid: books.times.get(f"xid {entity.card.uuid} {xid}", 0.0), default="0"))
 
 
-GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
+GAUGE, COUNT = Kind.GAUGE, Kind.UNTYPED
 
 DCGM_ROWS: tuple[Metric[Scene], ...] = (
     _row("SM_CLOCK", GAUGE, "SM clock (MHz).", _scaled("card.sm_clock", 1e-6)),
@@ -119,8 +121,8 @@ DCGM_ROWS: tuple[Metric[Scene], ...] = (
     _row("MEMORY_TEMP", GAUGE, "Memory temperature (C).", _scaled("card.memory_temperature")),
     _row("GPU_TEMP", GAUGE, "GPU temperature (C).", _scaled("card.temperature")),
     _row("POWER_USAGE", GAUGE, "Power drawn (W).", _scaled("card.power")),
-    _row("TOTAL_ENERGY_CONSUMPTION", COUNTER, "Energy since the driver was loaded (mJ).", _scaled("card.energy", 1e3)),
-    _row("PCIE_REPLAY_COUNTER", COUNTER, "PCIe replays.", _scaled("card.pcie_replays")),
+    _row("TOTAL_ENERGY_CONSUMPTION", COUNT, "Energy since the driver was loaded (mJ).", _scaled("card.energy", 1e3)),
+    _row("PCIE_REPLAY_COUNTER", COUNT, "PCIe replays.", _scaled("card.pcie_replays")),
     _row("GPU_UTIL", GAUGE, "GPU utilization (%).", _scaled("card.utilization", 100)),
     _row("MEM_COPY_UTIL", GAUGE, "Memory utilization (%).", _scaled("card.memory_utilization", 100)),
     _row("ENC_UTIL", GAUGE, "Encoder utilization (%).", _scaled("card.encoder_utilization", 100)),
@@ -131,16 +133,16 @@ DCGM_ROWS: tuple[Metric[Scene], ...] = (
     _row("FB_RESERVED", GAUGE, "Framebuffer memory reserved (MiB).", _scaled("memory.memory_reserved", 1 / MIB)),
     _row(
         "UNCORRECTABLE_REMAPPED_ROWS",
-        COUNTER,
+        COUNT,
         "Rows remapped for uncorrectable errors.",
         _scaled("card.remapped_uncorrectable"),
     ),
     _row(
         "CORRECTABLE_REMAPPED_ROWS",
-        COUNTER,
+        COUNT,
         "Rows remapped for correctable errors.",
         _scaled("card.remapped_correctable"),
     ),
     _row("ROW_REMAP_FAILURE", GAUGE, "1 when a row remap has failed.", _scaled("card.remap_failure")),
-    _row("NVLINK_BANDWIDTH_TOTAL", COUNTER, "Data over all NVLinks, both ways (MiB).", _nvlink),
+    _row("NVLINK_BANDWIDTH_TOTAL", COUNT, "Data over all NVLinks, both ways (MiB).", _nvlink),
 )

@@ -41,7 +41,8 @@ _MIG = """
 
 _DCGM = """
 With `--metrics-dcgm-names`, beside the names above, for dashboards made for DCGM's exporter. Labels: `{dcgm}`.
-Units are DCGM's (MHz, C, W, mJ, MiB, percent). As there, a card in MIG mode is shown by its instances.
+Units are DCGM's (MHz, C, W, mJ, MiB, percent). As there, a card in MIG mode is shown by its instances. What is counted
+is `untyped`, because the Prometheus client library calls only names in `_total` counters; queries do not see the type.
 """
 
 

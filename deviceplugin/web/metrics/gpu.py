@@ -9,7 +9,6 @@ from types import MappingProxyType
 from deviceplugin.model.node import FabricState
 from deviceplugin.web.metrics.row import Kind, Metric, Sample
 from deviceplugin.web.metrics.scene import CARD_LABELS, MIG_LABELS, Card, Instance, Scene
-from deviceplugin.web.metrics.text import labels as write
 
 THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
     {
@@ -44,8 +43,7 @@ def _parts(name: str, kind: Kind, meaning: str, label: str, values: Callable[[Ca
         for card in scene.cards:
             for part, found in values(card):
                 if found is not None:
-                    own = write({label: part})
-                    yield from (Sample(f"{labels},{own}", found) for labels in card.labels)
+                    yield from (Sample({**labels, label: part}, found) for labels in card.labels)
 
     return Metric(f"gpu_{name}", kind, meaning, (*CARD_LABELS, label), samples)
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from deviceplugin.web.metrics.make import PREFIX
 from deviceplugin.web.metrics.row import Kind, Metric, Sample
-from deviceplugin.web.metrics.text import labels as write
 from deviceplugin.web.view import View
 
 
@@ -23,12 +22,12 @@ class Moment(Struct, frozen=True):
 
 
 def _sample_age(moment: Moment) -> Iterator[Sample]:
-    yield Sample("", max(0.0, moment.now - (moment.view.load.at or moment.view.plugin.started)))
+    yield Sample({}, max(0.0, moment.now - (moment.view.load.at or moment.view.plugin.started)))
 
 
 def _call_ages(moment: Moment) -> Iterator[Sample]:
     for thread, age in moment.call_ages.items():
-        yield Sample(write({"thread": thread}), age)
+        yield Sample({"thread": thread}, age)
 
 
 LIVE_ROWS: tuple[Metric[Moment], ...] = (

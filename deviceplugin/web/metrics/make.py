@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from deviceplugin.web.metrics.row import Kind, Metric, Sample
+from deviceplugin.web.metrics.row import Kind, Metric, Sample, labels_of
 from deviceplugin.web.metrics.scene import Scene
-from deviceplugin.web.metrics.text import labels as write
 from deviceplugin.web.view import View
 
 PREFIX = "gpu_device_plugin_"
@@ -27,7 +26,7 @@ def gauge(name: str, meaning: str, labels: tuple[str, ...], values: Callable[[Vi
 
     def samples(scene: Scene) -> Iterator[Sample]:
         for texts, value in values(scene.view):
-            yield Sample(write(dict(zip(labels, texts, strict=True))), value)
+            yield Sample(labels_of(dict(zip(labels, texts, strict=True))), value)
 
     return Metric(PREFIX + name, Kind.GAUGE, meaning, labels, samples)
 
@@ -41,7 +40,7 @@ def counter(
         counts: dict[tuple[str, ...], float] = dict.fromkeys(from_zero(scene.view), 0)
         counts |= {texts: value for (count, texts), value in scene.view.books.counts.items() if count == kept_as}
         for texts, value in counts.items():
-            yield Sample(write(dict(zip(labels, texts, strict=True))), value)
+            yield Sample(labels_of(dict(zip(labels, texts, strict=True))), value)
 
     return Metric(PREFIX + name, Kind.COUNTER, meaning, labels, samples)
 
@@ -56,8 +55,8 @@ def histogram(name: str, meaning: str, kept_as: str) -> Metric[Scene]:
         total = 0
         for bound, count in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
             total += count
-            yield Sample(write({"le": bound}), total, "_bucket")
-        yield Sample("", histogram.total, "_sum")
-        yield Sample("", total, "_count")
+            yield Sample({"le": str(bound)}, total, "_bucket")
+        yield Sample({}, histogram.total, "_sum")
+        yield Sample({}, total, "_count")
 
     return Metric(PREFIX + name, Kind.HISTOGRAM, meaning, (), samples)

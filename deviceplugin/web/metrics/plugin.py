@@ -166,6 +166,13 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         ("resource", "size", "domains", "exact"),
         "preferred",
     ),
+    counter(
+        "preferred_allocation_unknown_ids_total",
+        "Available ids that a preferred allocation skipped because the resource does not have them.",
+        ("resource",),
+        "preferred_unknown",
+        _resources,
+    ),
     counter("health_transitions_total", "Changes of health by cause.", ("uuid", "to", "reason"), "health_transitions"),
     counter("xid_total", "Xid events, whether they count or not.", ("uuid", "xid"), "xid"),
     gauge(
@@ -199,6 +206,12 @@ PLUGIN_ROWS: tuple[Metric[Scene], ...] = (
         lambda view: [((), view.snapshot.health.checked)],
     ),
     counter("nvml_errors_total", "NVML calls that failed, by call and return code.", ("call", "code"), "nvml_errors"),
+    counter(
+        "bugs_total",
+        "Bugs that ended a part of the plugin that pods can do without; it was begun again. Please report them.",
+        ("part",),
+        "bugs",
+    ),
     counter("labels_total", "Times that node labels were written, by place and result.", ("sink", "result"), "labels"),
     counter(
         "cluster_requests_total",

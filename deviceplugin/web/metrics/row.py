@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 Source = TypeVar("Source")
+Labels = dict[str, str]
 
 
 class Kind(StrEnum):
@@ -17,12 +18,14 @@ class Kind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+    UNTYPED = "untyped"
+    """A count whose name, given by others, does not end in `_total`: a counter's must."""
 
 
 class Sample(NamedTuple):
-    """One line of the text: labels as `text.labels` writes them."""
+    """One value. Samples of one device and pod share one dictionary of labels; nobody changes it."""
 
-    labels: str
+    labels: Labels
     value: float
     suffix: str = ""
     """`_bucket`, `_sum` or `_count` of a histogram."""
@@ -36,3 +39,8 @@ class Metric(Struct, Generic[Source], frozen=True):
     help: str
     labels: tuple[str, ...]
     samples: Callable[[Source], Iterable[Sample]]
+
+
+def labels_of(values: Mapping[str, object]) -> Labels:
+    """Labels as text; a value that is None or empty is no label at all."""
+    return {name: str(value) for name, value in values.items() if value not in {None, ""}}

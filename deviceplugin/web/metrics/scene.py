@@ -1,4 +1,4 @@
-"""What the rows about GPUs read: each card with its load and with its labels already written."""
+"""What the rows about GPUs read: each card with its load and with its labels already made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deviceplugin.config.document import PodLabels
 from deviceplugin.model.node import Gpu, MigInstance
 from deviceplugin.model.vitals import GpuLoad, MigLoad
 from deviceplugin.rules.attribute import Holder
-from deviceplugin.web.metrics.text import joined, labels
+from deviceplugin.web.metrics.row import Labels, labels_of
 from deviceplugin.web.view import View
 
 PLACE_LABELS = ("gpu", "uuid", "pci_bus_id", "model", "nvlink_domain", "numa_node")
@@ -26,8 +26,8 @@ class Instance(Struct, frozen=True):
     mig: MigInstance
     load: MigLoad
     holders: tuple[Holder, ...]
-    labels: tuple[str, ...]
-    """One text for each pod that holds it, one without a pod where nobody does."""
+    labels: tuple[Labels, ...]
+    """One set for each pod that holds it, one without a pod where nobody does."""
 
 
 class Card(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Card(Struct, frozen=True):
     gpu: Gpu
     load: GpuLoad
     holders: tuple[Holder, ...]
-    labels: tuple[str, ...]
+    labels: tuple[Labels, ...]
     instances: tuple[Instance, ...] = ()
 
 
@@ -59,7 +59,7 @@ class Scene:
         return tuple(self._card(gpu, loads.get(gpu.uuid) or GpuLoad(gpu.uuid)) for gpu in self.view.snapshot.node.gpus)
 
     def _card(self, gpu: Gpu, load: GpuLoad) -> Card:
-        base = labels(
+        base = labels_of(
             {
                 "gpu": gpu.index,
                 "uuid": gpu.uuid,
@@ -74,8 +74,8 @@ class Scene:
         holders = self._shown(self.view.attribution.cards.get(gpu.uuid, ()))
         return Card(gpu, load, holders, tuple(_per_holder(base, holders)), instances)
 
-    def _instance(self, base: str, mig: MigInstance, load: MigLoad) -> Instance:
-        own = labels(
+    def _instance(self, base: Labels, mig: MigInstance, load: MigLoad) -> Instance:
+        own = labels_of(
             {
                 "mig_uuid": mig.uuid,
                 "mig_profile": mig.profile,
@@ -84,20 +84,19 @@ class Scene:
             }
         )
         holders = self._shown(self.view.attribution.instances.get(mig.uuid, ()))
-        return Instance(mig, load, holders, tuple(_per_holder(joined(base, own), holders)))
+        return Instance(mig, load, holders, tuple(_per_holder(base | own, holders)))
 
     def _shown(self, holders: tuple[Holder, ...]) -> tuple[Holder, ...]:
         return holders if self.view.plugin.settings.pods is PodLabels.ON else ()
 
 
-def _per_holder(base: str, holders: Iterable[Holder]) -> Iterable[str]:
-    written = [joined(base, pod_labels(holder)) for holder in holders]
-    return written or [base]
+def _per_holder(base: Labels, holders: Iterable[Holder]) -> Iterable[Labels]:
+    return [base | pod_labels(holder) for holder in holders] or [base]
 
 
-def pod_labels(holder: Holder) -> str:
+def pod_labels(holder: Holder) -> Labels:
     """The labels that name who holds a device."""
-    return labels(
+    return labels_of(
         {
             "namespace": holder.namespace,
             "pod": holder.pod,

@@ -1,50 +1,66 @@
-"""The Prometheus text format, version 0.0.4.
-
-Lines are joined from labels that were written once for each device and pod: with a label set escaped and sorted for
-each of several thousand samples, as the client library does it, the same text takes twenty times as long.
-"""
+"""From rows to the Prometheus text format, by the client library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from math import isfinite
+import time
+from collections.abc import Iterable
+
+from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client import generate_latest
+from prometheus_client.core import Metric as Family
+from prometheus_client.core import Sample
+from prometheus_client.registry import Collector
 
 from deviceplugin.web.metrics.row import Metric, Source
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+__all__ = ["CONTENT_TYPE", "Writer"]
 
 
-def labels(values: Mapping[str, object]) -> str:
-    """`name="value"` pairs with commas; a value that is None or empty is no label at all."""
-    return ",".join(
-        f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in values.items() if value not in {None, ""}
-    )
+class Writer:
+    """Writes rows, and keeps what it wrote: a family whose samples are the same is not written again.
+
+    Writing takes some 12 microseconds for each sample, and a shared node has thousands. Between two samples of a busy
+    GPU three values in five stay, and a change of health or of the kubelet's side touches a few.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Written] = {}
+
+    def write(self, rows: Iterable[Metric[Source]], source: Source) -> bytes:
+        """The text of all rows that have samples, in the order of the table."""
+        kept: dict[str, Written] = {}
+        for row in rows:
+            # Lets go of the interpreter: an Allocate waits for the writing of one family at most, not of all.
+            time.sleep(0)
+            samples = [Sample(row.name + suffix, labels, value) for labels, value, suffix in row.samples(source)]
+            before = self._kept.get(row.name)
+            if before is not None and before.samples == samples:
+                kept[row.name] = before
+            elif samples:
+                kept[row.name] = Written(samples, generate_latest(_One(_family(row, samples))))
+        self._kept = kept
+        return b"".join(one.text for one in kept.values())
 
 
-def joined(*parts: str) -> str:
-    """Several label texts as one."""
-    return ",".join(part for part in parts if part)
+class Written(Struct, frozen=True):
+    """A family, and its text."""
+
+    samples: list[Sample]
+    text: bytes
 
 
-def number(value: float) -> str:
-    """As Prometheus reads it: whole numbers without a fraction, others with all their digits."""
-    if not isfinite(value):
-        return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"  # noqa: PLR0124 - NaN alone differs from itself
-    return str(int(value)) if value == int(value) else repr(value)
+class _One(Collector):
+    """A collector of one family."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterable[Family]:
+        return (self._family,)
 
 
-def render(table: Iterable[Metric[Source]], source: Source) -> str:
-    """The text of all rows that have samples, in the order of the table."""
-    lines: list[str] = []
-    for metric in table:
-        heading = len(lines)
-        for sample in metric.samples(source):
-            within = f"{{{sample.labels}}}" if sample.labels else ""
-            lines.append(f"{metric.name}{sample.suffix}{within} {number(sample.value)}\n")
-        if len(lines) > heading:
-            meaning = metric.help.translate(_HELP_ESCAPES)
-            lines.insert(heading, f"# HELP {metric.name} {meaning}\n# TYPE {metric.name} {metric.kind}\n")
-    return "".join(lines)
+def _family(row: Metric[Source], samples: list[Sample]) -> Family:
+    family = Family(row.name.removesuffix("_total"), row.help, row.kind)
+    family.samples = samples
+    return family
