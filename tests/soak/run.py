@@ -30,6 +30,7 @@ SHORT: Mapping[str, int] = {
 }
 ROOM = 1.0
 """MB (10^6 bytes) that resident memory may grow."""
+LOOKS = 10
 POOL = 3
 """Threads that the pool for blocking calls may still start after the first measure: it fills up when it needs to."""
 WARM = 0.2
@@ -107,9 +108,18 @@ def _measured(node: FakeNode, what: str, number: int, once: Callable[[int], None
 def use(node: FakeNode) -> Use:
     """Of the plugin's process now, with all at rest."""
     node.wait_healthy(8)
-    tasks = _status(node)["plugin"]["tasks"]
     pid = node.plugin.pid
-    return Use(rss(pid), files(pid), threads(pid), tasks)
+    samples = []
+    for _ in range(LOOKS):
+        tasks = _status(node)["plugin"]["tasks"]
+        samples.append(Use(rss(pid), files(pid), threads(pid), tasks))
+    # The question is a connection itself, which may still be closing.
+    return Use(
+        rss=samples[-1].rss,
+        files=min(one.files for one in samples),
+        threads=max(one.threads for one in samples),
+        tasks=min(one.tasks for one in samples),
+    )
 
 
 def _status(node: FakeNode) -> dict[str, Any]:
