@@ -35,5 +35,8 @@ class Observer:
     def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
         """One container's preferred allocation was answered, with ids from that many NVLink domains."""
 
+    def skipped(self, resource: str, ids: int) -> None:
+        """So many available ids of a preferred allocation were skipped: the resource does not have them."""
+
     def preferred_refused(self, resource: str) -> None:
         """A GetPreferredAllocation call was refused."""

@@ -52,6 +52,10 @@ class Preference(Protocol):
     def decided_by(self) -> str:
         """The criterion that told it from the runner-up."""
 
+    @property
+    def unknown(self) -> int:
+        """How many available ids were skipped, since the resource does not have them."""
+
 
 class Rules(Struct, frozen=True):
     """The two decisions behind the service; both raise `RequestError` for a request that cannot be answered."""
@@ -184,21 +188,29 @@ class Service:
             snapshot, resource, wanted.available_deviceIDs, wanted.must_include_deviceIDs, wanted.allocation_size
         )
         seconds = time.perf_counter() - began
-        self._observer.preferred(
-            self.resource_name, wanted.allocation_size, chosen.domains, exact=chosen.exact, seconds=seconds
-        )
+        # Noted when the answer is on its way, as Allocate is.
+        asyncio.get_running_loop().call_soon(self._told, wanted, chosen, seconds)
+        return wire.ContainerPreferredAllocationResponse(deviceIDs=chosen.ids)
+
+    def _told(self, wanted: wire.ContainerPreferredAllocationRequest, chosen: Preference, seconds: float) -> None:
+        name, size = self.resource_name, wanted.allocation_size
+        self._observer.preferred(name, size, chosen.domains, exact=chosen.exact, seconds=seconds)
+        if chosen.unknown:
+            self._observer.skipped(name, chosen.unknown)
+        if not chosen.exact:
+            log.info("%s: the search for %d devices was bounded: a better set may exist", name, size)
         if log.isEnabledFor(logging.DEBUG):
             log.debug(
-                "%s: preferred allocation of %d from [%s] with [%s]: [%s], decided by %s in %.0f us",
-                self.resource_name,
-                wanted.allocation_size,
+                "%s: preferred allocation of %d from [%s] with [%s]: [%s], decided by %s in %.0f us; %d unknown ids",
+                name,
+                size,
                 ", ".join(wanted.available_deviceIDs),
                 ", ".join(wanted.must_include_deviceIDs),
                 ", ".join(chosen.ids),
                 chosen.decided_by,
                 seconds * 1e6,
+                chosen.unknown,
             )
-        return wire.ContainerPreferredAllocationResponse(deviceIDs=chosen.ids)
 
     def _offered(self) -> tuple[Snapshot, Resource]:
         snapshot = self._board.current

@@ -65,6 +65,7 @@ class Chosen:
     domains: int = 1
     exact: bool = True
     decided_by: str = "index"
+    unknown: int = 0
 
 
 def allocate(
