@@ -616,6 +616,17 @@ def test_H10_a_cordon_with_release_lets_a_gpu_be_reset_and_its_end_takes_the_dri
     assert node.is_("ready")
 
 
+def test_H10_a_release_that_nobody_ends_is_over_after_its_time(make: Make) -> None:
+    node = make(GPU_4, "--release-timeout=500ms", config="health: {cordon: [{device: 1}]}\n")
+    node.plugin.start()
+    node.wait_ids({node.uuid(1)})
+    node.configure("health: {cordon: [{device: 1, release: true}]}\n")
+    node.said("the driver is released for at most 0.5 s")
+    node.said("the time of the release is over")
+    node.driver.xid(2, 79)
+    node.wait_ids({node.uuid(1), node.uuid(2)})
+
+
 # H11
 
 
