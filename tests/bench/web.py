@@ -6,10 +6,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, cycle
 from pathlib import Path
 from statistics import median
 
+from msgspec.structs import replace
+
+from deviceplugin.config.document import Metrics
 from deviceplugin.web.exhibition import Exhibition
+from deviceplugin.web.view import View
 from tests.bench.foundation import quick_environment, wait_idle
 from tests.bench.measure import Client, cpu, percentile, rss, timed
 from tests.bench.table import Row
@@ -20,7 +25,7 @@ from tests.waiting import wait_until
 from tests.web_views import view_of
 
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}"
-PODS = 60
+PODS = 80
 IDLE = 20.0
 
 
@@ -67,10 +72,39 @@ def fetch(port: int, coding: str = "identity") -> str:
 
 
 def rendering() -> Iterator[Row]:
-    """One view of eight shared GPUs, each replica held by a pod of its own, to bytes."""
-    view = view_of("hgx-h100-8", replicas=10, held=4)
-    exhibition = Exhibition()
-    yield Row("rendering metrics and status, p50", median(timed(lambda: exhibition.update(view), 50)), goal=60)
+    """Eight shared GPUs, each replica held by a pod of its own: to bytes, all of it, for a new sample, for a change."""
+    for extra, settings in (("", Metrics()), (", DCGM names too", Metrics(dcgm_names=True))):
+        view = view_of("hgx-h100-8", replicas=10, held=4, each=1, settings=settings)
+        exhibition, samples = Exhibition(), iter(later(view))
+        yield Row(
+            f"rendering all of metrics and status{extra}, p50",
+            median(timed(lambda: Exhibition().update(view), 20)),  # noqa: B023 - called at once
+        )
+        taken = timed(lambda: exhibition.update(next(samples)), 50)  # noqa: B023 - called at once
+        yield Row(f"rendering a sample of busy GPUs{extra}, p50", median(taken), goal=60)
+        sick = view_of("hgx-h100-8", replicas=10, held=4, each=1, settings=settings, sick=[3])
+        views = cycle([view, sick])
+        taken = timed(lambda: exhibition.update(next(views)), 50)  # noqa: B023 - called at once
+        yield Row(f"rendering a change of health{extra}, p50", median(taken))
+
+
+MOVING = (
+    "utilization", "memory_utilization", "encoder_utilization", "decoder_utilization", "memory_used", "memory_free",
+    "temperature", "memory_temperature", "power", "energy", "sm_clock", "memory_clock", "graphics_clock", "video_clock",
+    "pcie_tx_bytes", "pcie_rx_bytes", "pcie_tx_rate", "pcie_rx_rate", "nvlink_tx_bytes", "nvlink_rx_bytes",
+)  # fmt: skip
+"""What is another at each sample of a busy GPU."""
+
+
+def later(view: View) -> Iterator[View]:
+    """Views of the samples after it."""
+    for step in count(1):
+        cards = []
+        for card in view.load.gpus:
+            figures = {name: getattr(card, name) for name in MOVING}
+            moved = {name: value + step for name, value in figures.items() if value is not None}
+            cards.append(replace(card, **moved))
+        yield replace(view, load=replace(view.load, gpus=tuple(cards)))
 
 
 def idle(node: FakeNode) -> float:

@@ -74,7 +74,7 @@ def test_what_the_kubelet_does_shows_without_waiting_for_a_sample(tmp_path: Path
 
 
 def test_the_first_lists_do_not_wait_for_the_web_door() -> None:
-    code = "import sys, deviceplugin.__main__, deviceplugin.daemon; print(*sys.modules)"
+    code = "import sys, deviceplugin.cli, deviceplugin.daemon; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "deviceplugin.daemon.showing" in loaded
     assert {"prometheus_client", "http.server", "deviceplugin.web.metrics"}.isdisjoint(loaded)
