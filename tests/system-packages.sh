@@ -25,6 +25,11 @@ if ! command -v apt-get >/dev/null; then
   exit 1
 fi
 
+if [ "$(id -u)" -ne 0 ]; then
+  echo "system packages: not root, so nothing is installed; as root: apt-get install ${wanted[*]}" >&2
+  exit 1
+fi
+
 # The package starts its own Prometheus on port 9090 unless a policy says that services stay down.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
