@@ -48,7 +48,7 @@ class Standings:
         """Asks every daemon once, off the loop."""
         wanted = plans(self._world.inventory)
         config = self._world.loaded.config
-        found = [await asyncio.to_thread(self._ask, name, config) for name in wanted]
+        found = await asyncio.gather(*(asyncio.to_thread(self._ask, name, config) for name in wanted))
         standings = {name: self._kept(name, one) for name, one in zip(wanted, found, strict=True)}
         if standings != self._world.standings:
             self._world.standings = standings
