@@ -70,6 +70,9 @@ done
 )
 printf 'root:x:0:0:root:/root:/usr/sbin/nologin\n' >"$root/etc/passwd"
 printf 'root:x:0:\n' >"$root/etc/group"
+# Where a container runtime's hooks put the driver's libraries, and where they look for sockets.
+printf 'include /etc/ld.so.conf.d/*.conf\n' >"$root/etc/ld.so.conf"
+rm -rf "$root/var/run" && ln -s /run "$root/var/run"
 
 # 5. Compiled ahead: the pod's root is read-only, so nothing can be cached at the first start.
 "${PYTHON:-python3}" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" -p / \
