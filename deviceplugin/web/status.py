@@ -49,7 +49,7 @@ def document(view: View) -> Json:
             "source": snapshot.config.source,
             "loaded": view.books.times.get("config", plugin.started),
             "refused": plugin.config_refused,
-            "xids": dict(plugin.xids),
+            "xids": _by_class(plugin.xids),
             "reloads": {
                 labels[0]: int(n) for (name, labels), n in view.books.counts.items() if name == "config_reload"
             },
@@ -67,6 +67,13 @@ def document(view: View) -> Json:
         "transitions": [_transition(one) for one in reversed(view.books.transitions)],
         "warnings": [*plugin.warnings, *inventory.warnings, *inventory.conflicts, *inventory.closeness.warnings],
     }
+
+
+def _by_class(classes: Mapping[str, str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {"fatal": [], "recoverable": [], "ignored": []}
+    for xid, name in classes.items():
+        grouped[name].append(xid)
+    return grouped
 
 
 def _finding(finding: Finding) -> Json:

@@ -285,6 +285,7 @@ def test_H4_the_table_in_force_is_logged_and_exported_and_changes_without_restar
     node.wait_healthy(4)
     node.wait_metric("xid_class", 1, xid="79", **{"class": "ignored"})
     node.wait_metric("xid_class", 1, xid="other", **{"class": "ignored"})
+    assert node.status()["config"]["xids"] == {"fatal": ["31"], "recoverable": [], "ignored": ["79", "other"]}
     node.driver.xid(2, 31)
     node.wait_ids({node.uuid(2)})
     node.driver.xid(3, 4711)
