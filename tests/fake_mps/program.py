@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def reachable() -> bool:
 
 def client() -> int:
     if behaviour().get("mute"):
-        time.sleep(60)
+        signal.pause()
     try:
         os.chdir(FOLDER)
         connection = socket.socket(socket.AF_UNIX)
