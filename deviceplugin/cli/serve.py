@@ -37,7 +37,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
     from deviceplugin.daemon import Daemon, Ending
     from deviceplugin.daemon.choice import Choice
+    from deviceplugin.daemon.memory import keep_flat
 
+    keep_flat()
     choice = Choice(context.load)
     loaded = choice.begin(context.loaded)
 
