@@ -1,5 +1,7 @@
 """What the kubelet may ask for, and what it is told when it may not."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -7,7 +9,10 @@ import pytest
 from deviceplugin.model.errors import Refusal, RequestError
 from deviceplugin.model.health import Health, Sickness
 from deviceplugin.model.inventory import Policy
+from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.prefer.cards import Rule
+from deviceplugin.rules.prefer.chooser import Chooser
+from deviceplugin.rules.prefer.ground import ground_of
 from deviceplugin.rules.prefer.prefer import prefer, prepare
 from tests.strategies.fabrics import closeness, closeness_of, instances, offered, replicas, uuid, whole_cards
 
@@ -118,6 +123,26 @@ def test_what_is_prepared_beforehand_gives_the_same_answer(count: int) -> None:
     snapshot, resource = whole_cards(close)
     prepare(snapshot.inventory)
     assert prefer(snapshot, resource, close.uuids, [], 3).gpu_indices == (0, 1, 2)
+
+
+def test_what_belongs_to_earlier_scans_is_forgotten_and_what_is_the_same_is_not_worked_out_again() -> None:
+    def scanned(width: int) -> Snapshot:
+        close = closeness(12, lambda a, b: width if a < 3 else 1)
+        snapshot, _ = whole_cards(close)
+        prepare(snapshot.inventory)
+        return snapshot
+
+    def chooser(snapshot: Snapshot) -> "weakref.ref[Chooser]":
+        return weakref.ref(
+            ground_of(snapshot.inventory.closeness, snapshot.inventory.resources["nvidia.com/gpu"]).chooser
+        )
+
+    first, again = chooser(scanned(2)), chooser(scanned(2))
+    assert first() is not None
+    assert first() is again()
+    chooser(scanned(3))
+    gc.collect()
+    assert first() is None
 
 
 def test_strict_refuses_what_cannot_be_spread_with_the_numbers() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import lru_cache
+from collections.abc import Hashable, Sequence
 
 from deviceplugin.model.inventory import Closeness, Resource
 from deviceplugin.rules.prefer.cards import cards_of
@@ -12,6 +12,9 @@ from deviceplugin.rules.prefer.stock import stock_of
 
 KEPT = 32
 """Resources that are kept."""
+
+Gpus = tuple[tuple[str, int, int | None], ...]
+"""UUID, index and NUMA node of each."""
 
 
 class Ground:
@@ -24,21 +27,36 @@ class Ground:
         self.stock = stock_of(resource, self.chooser.cards)
 
 
-_kept: OrderedDict[tuple[int, int], Ground] = OrderedDict()
+_grounds: OrderedDict[Hashable, Ground] = OrderedDict()
+_choosers: OrderedDict[Hashable, Chooser] = OrderedDict()
 
 
-@lru_cache(maxsize=KEPT)
-def _chooser(closeness: Closeness, gpus: tuple[tuple[str, int, int | None], ...]) -> Chooser:
+def _chooser(closeness: Closeness, gpus: Gpus) -> Chooser:
     """Kept by value, so that a scan that shows nothing new costs nothing new."""
-    return Chooser(cards_of(closeness, gpus))
+    key = (closeness, gpus)
+    chooser = _choosers.get(key)
+    if chooser is None:
+        chooser = _choosers[key] = Chooser(cards_of(closeness, gpus))
+        if len(_choosers) > KEPT:
+            _choosers.popitem(last=False)
+    return chooser
 
 
 def ground_of(closeness: Closeness, resource: Resource) -> Ground:
     """Kept by identity: a ground holds its closeness and resource, so their ids cannot become another's."""
     key = (id(closeness), id(resource))
-    ground = _kept.get(key)
+    ground = _grounds.get(key)
     if ground is None:
-        ground = _kept[key] = Ground(closeness, resource)
-        if len(_kept) > KEPT:
-            _kept.popitem(last=False)
+        ground = _grounds[key] = Ground(closeness, resource)
+        if len(_grounds) > KEPT:
+            _grounds.popitem(last=False)
     return ground
+
+
+def keep_only(grounds: Sequence[Ground]) -> None:
+    """Forgets what belongs to earlier scans: tables of 16 GPUs take megabytes."""
+    choosers = [ground.chooser for ground in grounds]
+    for key in [key for key, ground in list(_grounds.items()) if ground not in grounds]:
+        _grounds.pop(key, None)
+    for key in [key for key, chooser in list(_choosers.items()) if chooser not in choosers]:
+        _choosers.pop(key, None)

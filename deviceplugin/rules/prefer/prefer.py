@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from deviceplugin.model.inventory import Inventory, Resource
 from deviceplugin.model.snapshot import Snapshot
-from deviceplugin.rules.prefer.ground import ground_of
+from deviceplugin.rules.prefer.ground import ground_of, keep_only
 from deviceplugin.rules.prefer.preference import Preference, preference
 from deviceplugin.rules.prefer.request import check
 from deviceplugin.rules.prefer.shares import shares
@@ -46,9 +46,13 @@ def prefer(
 
 
 def prepare(inventory: Inventory) -> None:
-    """Works out beforehand what `prefer` needs, so that the first call is as quick as the others."""
-    for resource in inventory.resources.values():
-        ground = ground_of(inventory.closeness, resource)
+    """Works out beforehand what `prefer` needs, so that the first call is as quick as the others.
+
+    What was worked out for earlier inventories is forgotten, save what this one shares with them.
+    """
+    grounds = [ground_of(inventory.closeness, resource) for resource in inventory.resources.values()]
+    keep_only(grounds)
+    for ground in grounds:
         ground.chooser.prepare()
         if ground.stock.mig:
             ground.chooser.unlinked.prepare()
