@@ -76,7 +76,7 @@ def test_C1_a_swapped_configmap_is_noticed_validated_and_applied_without_closing
     began = node.kubelet.resources[GPU]
     mounted.swap(config="sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicaz: 4}]}}\n")
     node.plugin.wait_for_log("configuration refused, the present one stays in force")
-    assert "volume/config.yaml:1:60: sharing.timeSlicing.resources[0].replicaz" in node.plugin.log
+    node.plugin.wait_for_log("volume/config.yaml:1:60: sharing.timeSlicing.resources[0].replicaz")
     assert node.status()["config"]["reloads"]["refused"] >= 1
     assert "success" not in node.status()["config"]["reloads"]
     assert "replicaz" in node.status()["config"]["refused"]
