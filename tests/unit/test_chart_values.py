@@ -27,6 +27,7 @@ BY_THE_CHART = {
     "PLUGINS_REGISTRY": "kubelet.pluginsRegistry",
     "STATE_DIR": "daemon.stateDir",
     "METRICS_ADDRESS": "metrics.enabled and metrics.port",
+    "METRICS_PODS": "metrics.pods",
     "METRICS_TLS_CERT": "metrics.tlsSecret",
     "METRICS_TLS_KEY": "metrics.tlsSecret",
     "METRICS_TLS_CLIENT_CA": "metrics.clientCA",
@@ -196,3 +197,16 @@ def test_labels_only_serves_nothing() -> None:
     assert rendered.container["args"] == ["labels"]
     assert set(rendered.mounts) == {"/etc/kubernetes/node-feature-discovery/features.d"}
     assert "only publishes node labels" in rendered.notes
+
+
+@pytest.mark.parametrize(("word", "text"), [("on", "on"), (True, "on"), ("off", "off"), (False, "off")])
+def test_on_and_off_mean_the_same_without_quotes(word: object, text: str) -> None:
+    rendered = render({"metrics": {"pods": word}})
+    assert rendered.env["METRICS_PODS"] == text
+    assert ("/var/lib/kubelet/pod-resources" in rendered.mounts) == (text == "on")
+    if text == "off":
+        assert render({"labels": {"publish": word}, "gfd": {"enabled": True}}).env["LABELS_PUBLISH"] == "off"
+
+
+def test_nothing_wanted_is_nothing_installed() -> None:
+    assert render({"devicePlugin": {"enabled": False}}).objects == ()

@@ -46,9 +46,13 @@ health.onCheckFailure: HEALTH_ON_CHECK_FAILURE
 health.injectFile: HEALTH_INJECT_FILE
 health.interval: HEALTH_INTERVAL
 metrics.interval: METRICS_INTERVAL
-metrics.pods: METRICS_PODS
 metrics.dcgmNames: METRICS_DCGM_NAMES
 metrics.perLink: METRICS_PER_LINK
+{{- end -}}
+
+{{/* `on` and `off` without quotes are true and false in YAML 1.1; here they are words again. Empty for null. */}}
+{{- define "gdp.onOff" -}}
+{{- if kindIs "bool" . -}}{{- ternary "on" "off" . -}}{{- else -}}{{- . | default "" -}}{{- end -}}
 {{- end -}}
 
 {{/* A value as the text of a variable. */}}
@@ -83,6 +87,7 @@ metrics.perLink: METRICS_PER_LINK
 {{- $_ := set $settings "STATE_DIR" $v.daemon.stateDir -}}
 {{- $_ := set $settings "LABELS_PUBLISH" $facts.labels -}}
 {{- $_ := set $settings "METRICS_ADDRESS" (ternary (printf ":%d" (int $v.metrics.port)) "" $v.metrics.enabled) -}}
+{{- with include "gdp.onOff" $v.metrics.pods -}}{{- $_ := set $settings "METRICS_PODS" . -}}{{- end -}}
 {{- with $v.metrics.tlsSecret -}}
   {{- $_ := set $settings "METRICS_TLS_CERT" "/etc/gpu-device-plugin/tls/tls.crt" -}}
   {{- $_ := set $settings "METRICS_TLS_KEY" "/etc/gpu-device-plugin/tls/tls.key" -}}

@@ -47,7 +47,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- end -}}
 {{- $label := or $unknown (gt (len $configs) 1) -}}
 {{- if kindIs "bool" $v.cluster.configLabel -}}{{- $label = $v.cluster.configLabel -}}{{- end -}}
-{{- $labels := $v.labels.publish | default (ternary "file" "off" (eq $v.gfd.enabled true)) -}}
+{{- $labels := include "gdp.onOff" $v.labels.publish | default (ternary "file" "off" (eq $v.gfd.enabled true)) -}}
 {{- $facts := dict
   "configs" $configs
   "unknown" $unknown

@@ -9,7 +9,7 @@ What the pod sees of the host: one row a mount, each there because of a fact. As
 {{- if $serving -}}
   {{- $rows = append $rows (dict "name" "run" "path" "/run/gpu-device-plugin" "source" (dict "emptyDir" (dict "medium" "Memory" "sizeLimit" "1Mi"))) -}}
   {{- $rows = append $rows (dict "name" "device-plugins" "path" $v.kubelet.devicePlugins "host" $v.kubelet.devicePlugins "type" "Directory") -}}
-  {{- if and $v.metrics.enabled (ne ($v.metrics.pods | default "on" | toString) "off") | or $v.cluster.events -}}
+  {{- if and $v.metrics.enabled (ne (include "gdp.onOff" $v.metrics.pods) "off") | or $v.cluster.events -}}
     {{- $rows = append $rows (dict "name" "pod-resources" "path" $v.kubelet.podResources "host" $v.kubelet.podResources "type" "DirectoryOrCreate" "readOnly" true) -}}
   {{- end -}}
   {{- if eq ($v.kubelet.registration | default "socket") "watcher" -}}
