@@ -105,6 +105,23 @@ def test_P1_answers_come_from_memory_while_a_gpu_is_lost_and_the_driver_fails_or
         assert len(set(answer)) == size
 
 
+@pytest.mark.parametrize("machine", ["hgx-h100-8", "dgx1-v100-8"])
+def test_P1_a_gpu_that_vanished_and_is_listed_still_is_taken_last_and_fails_nothing(make: Make, machine: str) -> None:
+    node = make(machine, "--vanished-grace=1h")
+    node.plugin.start()
+    node.wait_healthy(8)
+    every = node.driver.uuids()
+    node.driver.unplug(0)
+    node.wait_ids([every[0]], every[1:])
+    for size in range(1, 8):
+        [answer] = ask(node, Wanted(every, size))
+        assert len(set(answer)) == size
+        assert every[0] not in answer
+    [pair], [everything] = ask(node, Wanted(every, 2, must=every[:1])), ask(node, Wanted(every, 8))
+    assert every[0] in pair, "what the kubelet insists on is among the answer"
+    assert set(everything) == set(every)
+
+
 def test_P1_an_unreadable_link_is_unknown_and_no_call_fails(make: Make) -> None:
     node = make("hgx-a100-4")
     node.driver.fault("nvmlDeviceGetNvLinkRemote*", gpu=2, code=999)
