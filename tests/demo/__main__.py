@@ -30,9 +30,11 @@ def main() -> int:
             [
                 f"--mig-strategy={arguments.mig_strategy}",
                 f"--metrics-address=127.0.0.1:{port}",
+                "--fail-on-init-error=false",
                 "--health-quiet-period=1s",
                 "--health-interval=500ms",
                 "--rescan-interval=2s",
+                "--vanished-grace=1s",
                 *arguments.plugin_arguments,
             ],
         ) as node,
@@ -53,17 +55,20 @@ def _free_port() -> int:
 
 
 def _keep(node: FakeNode, port: int) -> None:
+    plugin, control = f"{sys.executable} -m deviceplugin", f"--control-socket {node.control_socket()}"
     print(
         f"""
 The node keeps running until Ctrl-C. Look at it:
   status page     http://127.0.0.1:{port}/
   metrics         http://127.0.0.1:{port}/metrics
   log             tail -f {node.plugin.log_file}
-  terminal        {sys.executable} -m deviceplugin status --watch --control-socket {node.control_socket()}
+  terminal        {plugin} status --watch {control}
 Break it:
   export FAKE_NVML_ROOT={node.root}
   {sys.executable} -m fake_nvml.control xid 3 79
+  {plugin} release {control}     # a GPU in use cannot be reset
   {sys.executable} -m fake_nvml.control reset 3
+  {plugin} release --end {control}
   kill -HUP {node.plugin.pid}     # rescan and reload at once
 """,
         flush=True,

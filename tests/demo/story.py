@@ -57,8 +57,12 @@ class Story:
         offered = self._offered()
         if not offered:
             self.node.plugin.wait_for_log("no GPU")
+            socket = f"--control-socket={self.node.control_socket()}"
+            wait_until(
+                lambda: self.node.command("health", "ready", socket, check=False).returncode == 0, what="readiness"
+            )
             self.say(self.node.plugin.log.rstrip())
-            self.say("No GPU: the plugin idles quietly and keeps looking.")
+            self.say("No GPU: the plugin idles quietly, is ready, and keeps looking.")
             return False
         wait_until(lambda: set(offered) <= set(self.node.kubelet.resources), what="registration")
         wait_until(lambda: all(self.node.kubelet.resources[r].devices for r in offered), what="the first lists")
@@ -107,30 +111,35 @@ class Story:
         view = self.node.kubelet.resources[self.resource]
         gpu = self._last_gpu()
         self.act(f"Xid 79 on GPU {gpu}: it has fallen off the bus")
-        before, began = len(view.healthy), time.monotonic()
+        before, began, lines = len(view.healthy), time.monotonic(), len(self.node.plugin.log.splitlines())
         self.node.control("xid", str(gpu), "79")
         wait_until(lambda: len(self.node.kubelet.resources[self.resource].healthy) < before, what="an Unhealthy list")
         milliseconds = 1000 * (time.monotonic() - began)
         view = self.node.kubelet.resources[self.resource]
         self.say(f"{RED}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN} ({milliseconds:.0f} ms)")
-        self.say(self._log_lines("unhealthy"))
+        self.node.plugin.wait_for_log("reason=xid-79")
+        self.say(self._log_lines("unhealthy", lines))
 
     def recovery(self) -> None:
         """Act 5: the GPU is reset and comes back."""
-        gpu = self._last_gpu()
-        self.act(f"GPU {gpu} is reset: it comes back without a restart, after the quiet period")
+        gpu, whole = self._last_gpu(), len(self.node.kubelet.resources[self.resource].devices)
+        layout, lines = self._instances(gpu), len(self.node.plugin.log.splitlines())
+        self.act(f"GPU {gpu} is reset: it comes back without a restart, once the driver shows that all is over")
         socket = f"--control-socket={self.node.control_socket()}"
         self.say(self._typed("gpu-device-plugin release") + self.node.command("release", socket).stdout.rstrip())
         self.say(self._typed(f"nvidia-smi --gpu-reset -i {gpu}") + "(played by the pretend driver)")
         self.node.control("reset", str(gpu))
+        if layout:
+            self.say(self._typed(f"nvidia-smi mig -i {gpu} -cgi {layout} -C") + "(a reset ends all MIG instances)")
+            self.node.control("mig", str(gpu), layout)
         self.say(
             self._typed("gpu-device-plugin release --end")
             + self.node.command("release", "--end", socket).stdout.rstrip()
         )
-        wait_until(lambda: not self.node.kubelet.resources[self.resource].unhealthy, timeout=30, what="recovery")
+        wait_until(lambda: self._shown() == (whole, whole), timeout=30, what="recovery")
         view = self.node.kubelet.resources[self.resource]
         self.say(f"{GREEN}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
-        self.say(self._log_lines(" healthy"))
+        self.say(self._log_lines(" healthy", lines))
 
     def restart(self, pods: list[Admitted]) -> None:
         """Act 6: a restart keeps ids, so the kubelet's books stay true."""
@@ -148,8 +157,9 @@ class Story:
         )
         after = set(self.node.kubelet.resources[self.resource].devices)
         assert before == after, (before, after)
-        held = {id_ for pod in pods for id_ in pod["main"].all_ids}
-        assert held <= after, (held, after)
+        # Instances that the reset ended are nobody's any more.
+        held = {id_ for pod in pods for id_ in pod["main"].all_ids} & before
+        assert held, pods
         self.say(
             f"{GREEN}{len(after)} ids as before{PLAIN} ({1000 * (time.monotonic() - began):.0f} ms, stop included)"
         )
@@ -157,9 +167,22 @@ class Story:
     def _last_gpu(self) -> int:
         return max(int(gpu["index"]) for gpu in self._offered()[self.resource]["gpus"])
 
+    def _shown(self) -> tuple[int, int]:
+        view = self.node.kubelet.resources[self.resource]
+        return view.allocatable, view.capacity
+
+    def _instances(self, gpu: int) -> str:
+        """The GPU's MIG instances, in words of nvidia-smi; empty when it is not cut up."""
+        done = self.node.command("resources", "--json", f"--driver=fake:{self.node.machine}", "--mig-strategy=mixed")
+        profiles: list[str] = []
+        for name, resource in json.loads(done.stdout)["resources"].items():
+            cut, profile = "mig-" in name, name.rpartition("mig-")[2].replace(".me", "+me")
+            profiles += [profile for card in resource["gpus"] if cut and card["index"] == gpu for _ in card["ids"]]
+        return ",".join(sorted(profiles, reverse=True))
+
     def _typed(self, command: str) -> str:
         return f"{DIM}$ {command}{PLAIN}\n"
 
-    def _log_lines(self, word: str) -> str:
-        lines = [line for line in self.node.plugin.log.splitlines() if word in line and "GPU" in line]
-        return f"{DIM}log: {lines[-1]}{PLAIN}" if lines else ""
+    def _log_lines(self, word: str, since: int) -> str:
+        lines = [line for line in self.node.plugin.log.splitlines()[since:] if word in line and "GPU" in line]
+        return "\n".join(f"{DIM}log: {line}{PLAIN}" for line in lines)
