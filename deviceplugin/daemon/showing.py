@@ -130,7 +130,7 @@ class Showing:
             self._changed.clear()
             if self._exhibition is not None:
                 await self._show(self._exhibition)
-                self._serve(self._exhibition)
+                await self._serve(self._exhibition)
 
     async def _show(self, exhibition: Exhibition) -> None:
         from deviceplugin.rules.attribute import Attribution
@@ -157,7 +157,7 @@ class Showing:
         view = gather(daemon.board.current, daemon.hardware.load, daemon.ledger, attribution, plugin)
         await self._on_thread(partial(exhibition.update, view))
 
-    def _serve(self, exhibition: Exhibition) -> None:
+    async def _serve(self, exhibition: Exhibition) -> None:
         """Opens the port, and another one when the configuration names another."""
         settings = self._daemon.config.metrics
         if settings == self._settings:
@@ -166,6 +166,7 @@ class Showing:
         self._settings = settings
         if not settings.address:
             return
+        await self._on_thread(_load_door)
         from deviceplugin.web.server import Server
         from deviceplugin.web.site import Site, across
 
@@ -190,8 +191,13 @@ class Showing:
 
 def _open(daemon: Daemon) -> Exhibition:
     """On a thread: what the web door imports is much, and the first lists do not wait for it."""
-    from deviceplugin.web import server, site
     from deviceplugin.web.exhibition import Exhibition
 
-    del server, site
     return Exhibition(lambda: daemon.hardware.ages)
+
+
+def _load_door() -> None:
+    """On a thread, for the same reason."""
+    from deviceplugin.web import server, site
+
+    del server, site

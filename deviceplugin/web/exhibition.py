@@ -6,14 +6,17 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from deviceplugin.web.metrics import Moment, Writer, live_text, still_text
+from deviceplugin.config.document import Metrics
 from deviceplugin.web.status import document
-from deviceplugin.web.view import View
+from deviceplugin.web.view import Plugin, View
+
+if TYPE_CHECKING:
+    from deviceplugin.web.metrics import Writer
 
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LEVEL = 1
@@ -65,7 +68,7 @@ class Exhibition:
         call_ages: Callable[[], Mapping[str, float]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Shows an empty view.
+        """Shows an empty view, and no metrics yet.
 
         Args:
             call_ages: Seconds of the present driver call by thread; asked at each scrape, on the scrape's thread.
@@ -73,8 +76,8 @@ class Exhibition:
         """
         self._call_ages = call_ages
         self._clock = clock
-        self._writer = Writer()
-        self._shown = self._make(View())
+        self._writer: Writer | None = None
+        self._shown = self._make(View(plugin=Plugin(settings=Metrics(address=""))))
 
     def update(self, view: View) -> None:
         """Renders a view, off the event loop, and shows it from then on."""
@@ -87,6 +90,8 @@ class Exhibition:
 
     def metrics(self, *, packed: bool = False) -> Parts:
         """The text of a scrape."""
+        from deviceplugin.web.metrics import Moment, live_text
+
         shown = self._shown
         tail = live_text(Moment(shown.view, self._clock(), self._call_ages()))
         return shown.metrics.with_tail(tail, packed=packed)
@@ -101,4 +106,13 @@ class Exhibition:
 
     def _make(self, view: View) -> Shown:
         status = msgspec.json.encode(document(view))
-        return Shown(view, Body(still_text(view, self._writer)), Body(status[:-1]))
+        return Shown(view, Body(self._text(view)), Body(status[:-1]))
+
+    def _text(self, view: View) -> bytes:
+        """Of the metrics; where no port is open nobody reads it, and what writes it is not loaded."""
+        if not view.plugin.settings.address:
+            return b""
+        from deviceplugin.web.metrics import Writer, still_text
+
+        self._writer = self._writer or Writer()
+        return still_text(view, self._writer)

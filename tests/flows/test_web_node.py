@@ -10,6 +10,7 @@ from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
 from tests.prometheus import free_port
 from tests.seen import Seen, seeing
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -78,3 +79,26 @@ def test_the_first_lists_do_not_wait_for_the_web_door() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "deviceplugin.daemon.showing" in loaded
     assert {"prometheus_client", "http.server", "deviceplugin.web.metrics"}.isdisjoint(loaded)
+
+
+def test_a_port_can_be_opened_and_shut_by_the_configuration(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with FakeNode(tmp_path, "t4x1") as node:
+        config = node.configure('version: v1\nmetrics: {address: ""}\n')
+        node.plugin.command.remove("--metrics-address=")  # flags would win over the file
+        node.plugin.start(f"--config-file={config}")
+        node.wait_healthy(1)
+        ask = ("status", f"--control-socket={node.control_socket()}")
+        wait_until(lambda: "1 x Tesla T4" in node.command(*ask, check=False).stdout, what="the status")
+        node.configure(f'version: v1\nmetrics: {{address: "{address}"}}\n')
+        seen = Seen(node, address)
+        seen.wait(lambda: opened(seen) and seen.samples("gpu_device_plugin_registered", resource=GPU), "the port")
+        node.configure('version: v1\nmetrics: {address: ""}\n')
+        seen.wait(lambda: not opened(seen), "the port's end")
+
+
+def opened(seen: Seen) -> bool:
+    try:
+        return "gpu_" in seen.get("/metrics")
+    except OSError:
+        return False
