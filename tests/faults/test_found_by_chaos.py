@@ -4,12 +4,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import fake_nvml
+from deviceplugin.kubelet.settings import Backoff
+from deviceplugin.ledger import Phase
 from deviceplugin.model.node import DriverState
 from tests.drivers import opened
 from tests.fake_kubelet import FakeKubelet
 from tests.flows.running import GPU, Plugin, another_stream, offering, shares
+from tests.flows.running import QUICK as QUICK_ENDPOINT
 from tests.node import FakeNode
 from tests.waiting import wait_until
 
@@ -19,13 +23,15 @@ QUICK = ("--rescan-interval=200ms", "--health-interval=200ms", "--health-quiet-p
 def test_R1_who_comes_between_the_end_of_the_stream_and_the_next_registration_is_not_the_kubelet(
     tmp_path: Path,
 ) -> None:
-    with FakeKubelet(tmp_path / "dp") as kubelet, Plugin(tmp_path / "dp", offering(gpu=shares())) as plugin:
-        kubelet.wait_for(GPU, healthy=8, streams=1)
-        for _ in range(3):
+    patient = replace(QUICK_ENDPOINT, backoff=Backoff(first=1.0, cap=1.0, jitter=0))
+    with FakeKubelet(tmp_path / "dp") as kubelet, Plugin(tmp_path / "dp", offering(gpu=shares()), patient) as plugin:
+        for cut in range(2):
             kubelet.wait_for(GPU, healthy=8, streams=1)
-            kubelet.cut_stream(GPU)  # the pause before the next registration grows, so that somebody gets in
+            wait_until(lambda: plugin.endpoint().phase is Phase.STREAMING, what="the stream")
+            kubelet.cut_stream(GPU)
+            wait_until(lambda: plugin.notes.count("closed") > cut, what="its end")  # noqa: B023 - at once
         with another_stream(plugin.socket()) as frames:
-            next(frames)
+            assert next(frames)
             kubelet.wait_for(GPU, healthy=8, streams=1)
 
 
