@@ -58,9 +58,13 @@ class Answers:
             return {"error": f"the driver cannot be released: {error}"}
 
     async def resume(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Takes the driver up again."""
-        del request
-        return {"message": await self._daemon.hardware.take_up()}
+        """Takes the driver up again; `reset` lists the cards that were reset meanwhile."""
+        words = request.get("reset", [])
+        called = {str(word): self._daemon.world.cards_called(str(word)) for word in words}
+        unknown = [word for word, cards in called.items() if not cards]
+        if unknown:
+            return {"error": f"there is no GPU {', '.join(unknown)}; name its index, UUID or PCI id"}
+        return {"message": await self._daemon.hardware.take_up(frozenset[str]().union(*called.values()))}
 
 
 def _verdict(reasons: list[str]) -> Mapping[str, Any]:

@@ -154,11 +154,16 @@ class Hardware:
         await self.scan()
         return (
             f"the driver is released for at most {seconds:g} s: reset the GPU or change its MIG mode now, "
-            "then take it up again with `release --end`; health is not watched meanwhile"
+            "then take it up again with `release --end` (`--reset GPU` if you reset one); "
+            "health is not watched meanwhile"
         )
 
-    async def take_up(self) -> str:
-        """Takes the driver up again after `release`; a sentence says what was done."""
+    async def take_up(self, reset: frozenset[str] = frozenset()) -> str:
+        """Takes the driver up again after `release`; a sentence says what was done.
+
+        Args:
+            reset: UUIDs of cards that were reset meanwhile, by the word of whoever did it.
+        """
         if not self._driver.released:
             return "the driver was not released"
         self._released_until = 0.0
@@ -168,7 +173,7 @@ class Hardware:
         except NvmlError as error:
             log.warning("the driver cannot be taken up yet, looking again: %s", error)
         await self.scan()
-        self._witness(TakenUp(cordoned & frozenset(self._world.released_for)))
+        self._witness(TakenUp((cordoned & self._world.released_for) | reset))
         await self.read()
         return "the driver is in use again"
 

@@ -116,16 +116,15 @@ class World:
         """How devices reach containers, also before anything is offered."""
         return compile_handover(self.loaded.config, self.host_root)
 
+    def cards_called(self, word: str) -> frozenset[str]:
+        """UUIDs of the cards that a UUID, index or PCI id means."""
+        return frozenset(card.uuid for _, card in named(word, self._state.cards.values()))
+
     @property
     def released_for(self) -> frozenset[str]:
         """Cards that a cordon with `release: true` names: what the driver is let go for."""
-        cards = self._state.cards.values()
-        return frozenset(
-            card.uuid
-            for cordon in self._policy.cordon
-            if cordon.release
-            for _, card in named(str(cordon.device), cards)
-        )
+        words = [str(cordon.device) for cordon in self._policy.cordon if cordon.release]
+        return frozenset[str]().union(*map(self.cards_called, words))
 
     @property
     def _policy(self) -> HealthSection:

@@ -68,7 +68,7 @@ Break it:
   {sys.executable} -m fake_nvml.control xid 3 79
   {plugin} release {control}     # a GPU in use cannot be reset
   {sys.executable} -m fake_nvml.control reset 3
-  {plugin} release --end {control}
+  {plugin} release --end --reset 3 {control}
   kill -HUP {node.plugin.pid}     # rescan and reload at once
 """,
         flush=True,

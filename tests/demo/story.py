@@ -133,8 +133,8 @@ class Story:
             self.say(self._typed(f"nvidia-smi mig -i {gpu} -cgi {layout} -C") + "(a reset ends all MIG instances)")
             self.node.control("mig", str(gpu), layout)
         self.say(
-            self._typed("gpu-device-plugin release --end")
-            + self.node.command("release", "--end", socket).stdout.rstrip()
+            self._typed(f"gpu-device-plugin release --end --reset {gpu}")
+            + self.node.command("release", "--end", "--reset", str(gpu), socket).stdout.rstrip()
         )
         wait_until(lambda: self._shown() == (whole, whole), timeout=30, what="recovery")
         view = self.node.kubelet.resources[self.resource]

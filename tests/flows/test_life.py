@@ -153,6 +153,25 @@ def test_release_lets_a_gpu_be_reset_and_answers_go_on_from_memory(node: FakeNod
     node.wait_healthy(8)
 
 
+def test_a_driver_that_knows_no_recovery_action_takes_the_operators_word_for_a_reset(tmp_path: Path) -> None:
+    with FakeNode(tmp_path, "dgx1-v100-8", ["--health-quiet-period=1s", "--health-interval=100ms"]) as node:
+        socket = f"--control-socket={node.control_socket()}"
+        node.plugin.start()
+        node.wait_healthy(8)
+        node.control("xid", "3", "79")
+        node.wait_healthy(7, 1)
+        assert "give it together with --end" in node.command("release", "--reset", "3", socket, check=False).stderr
+        node.command("release", socket)
+        node.control("reset", "3")
+        nobody = node.command("release", "--end", "--reset", "8", socket, check=False)
+        assert (nobody.returncode, nobody.stderr) == (
+            1,
+            "error: there is no GPU 8; name its index, UUID or PCI id\n",
+        )
+        node.command("release", "--end", "--reset", "3", socket)
+        node.wait_healthy(8)
+
+
 BAD = {
     "flags: {migStrategie: none}": "config.yaml:1:9: flags.migStrategie",
     "flags: [": "config.yaml:",
