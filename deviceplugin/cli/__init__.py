@@ -63,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(program: str, words: list[str]) -> int:
     name, rest = _choose(program, words)
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
     if name in {"--help", "-h", "help"}:
         print(_overview())
         return OK

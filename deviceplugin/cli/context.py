@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deviceplugin.model.vitals import Reading
     from deviceplugin.nvml.library import Driver
 
-FAKE = "fake:"
+NVML, FAKE = "nvml", "fake:"
 
 
 class Context:
@@ -65,6 +65,9 @@ class Context:
 
         process, flags = self.loaded.process, self.loaded.config.flags
         driver = process.driver if self._driver is None else self._driver
+        if driver not in {"", NVML} and not driver.startswith(FAKE):
+            where = self.loaded.sources["driver"].where
+            raise ConfigError(f"{where}: {driver!r} is no driver; write nvml, or fake:<machine or .topo file>")
         if not driver.startswith(FAKE):
             return open_driver(process.nvml_library, flags.plugin.container_driver_root, process.host_root)
         fake = _open_fake(driver.removeprefix(FAKE))
