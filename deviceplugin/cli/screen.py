@@ -26,8 +26,9 @@ def draw(document: Json) -> RenderableType:
     if document["gpus"]:
         parts += [_gpus(document), *_left_out(document)]
     if document["resources"]:
-        parts.append(_resources(document["resources"]))
-    parts += _changes(document)
+        parts += [Text(), _resources(document["resources"])]
+    if document["transitions"]:
+        parts += [Text(), _changes(document["transitions"][:_CHANGES], document["now"])]
     return Group(*parts)
 
 
@@ -172,16 +173,18 @@ def _resources(resources: Sequence[Json]) -> RenderableType:
     return table
 
 
-def _changes(document: Json) -> Iterator[RenderableType]:
-    for one in document["transitions"][:_CHANGES]:
-        style = _STYLES.get(one["to"], "")
-        yield Text.assemble(
-            f"{span(document['now'] - one['at']):>7} ago  GPU {one['gpu']} ",
-            (f"{one['to']} {one['reason']}", style),
-            f"  {one['detail']}",
+def _changes(transitions: Sequence[Json], now: float) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for one in transitions:
+        text = Text.assemble(
+            f"GPU {one['gpu']} ", (f"{one['to']} {one['reason']}", _STYLES.get(one["to"], "")), f"  {one['detail']}"
         )
+        table.add_row(f"{span(now - one['at'])} ago", text)
         if one["todo"]:
-            yield Text(f"             → {one['todo']}", style="yellow")
+            table.add_row("→", Text(one["todo"], style="yellow"))
+    return table
 
 
 def span(seconds: float) -> str:
