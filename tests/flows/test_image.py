@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.charting.cases import MPS
 from tests.charting.helm import ROOT, render
 from tests.fake_kubelet import FakeKubelet
 from tests.node import GPU, Plugin
@@ -117,6 +119,18 @@ def test_the_demo_runs_in_it(image: Path) -> None:
     assert "That was it" in done.stdout
 
 
+def test_the_mps_init_container_mounts_its_shared_memory(image: Path) -> None:
+    rendered = render({"config": {"map": {"default": MPS}}})
+    (daemonset,) = [d for d in rendered.all("DaemonSet") if d["metadata"]["name"].endswith("-mps")]
+    (container,) = daemonset["spec"]["template"]["spec"]["initContainers"]
+    environment = {v["name"]: v["value"] for v in container["env"]} | {"PATH": f"{PATH}:/usr/sbin:/sbin:/bin"}
+    (image / "mps").mkdir(exist_ok=True)
+    command = inside(image, "gpu-device-plugin", *container["args"], mounts="mount -t tmpfs tmpfs $R/mps; ")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "/mps/shm: mounted" in done.stdout + done.stderr
+
+
 def test_it_serves_with_the_charts_own_pod_no_capability_and_a_read_only_root(image: Path, tmp_path: Path) -> None:
     rendered = render({"cluster": {"configLabel": False}})
     assert rendered.container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -134,9 +148,11 @@ def test_it_serves_with_the_charts_own_pod_no_capability_and_a_read_only_root(im
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, short)
         kubelet = stack.enter_context(FakeKubelet(kubelet_folder))
+        began = time.monotonic()
         plugin = Plugin(inside(image, *words, mounts=mounts, drop=True), environment, tmp_path / "plugin.log").start()
         stack.callback(plugin.kill)
         wait_until(lambda: len(kubelet.resources[GPU].healthy) == 8 if GPU in kubelet.resources else False, timeout=20)
+        print(f"image: {time.monotonic() - began:.2f} s from start to the kubelet's list")
         status = Path(f"/proc/{plugin.pid}/status").read_text()
         sys_chroot = 1 << 18
         assert f"CapEff:\t{sys_chroot:016x}" in status
