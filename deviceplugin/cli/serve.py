@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     async def live() -> tuple[Ending, int]:
         daemon = Daemon(loaded, choice, driver, fresh=fresh)
         if early:
-            daemon.request_reload()
+            daemon.reloading.request()
         return await daemon.run(), daemon.replacement.tries
 
     ending, tries = asyncio.run(live())

@@ -144,7 +144,8 @@ class ClusterDoor:
         tasks: list[Coroutine[None, None, None]] = []
         keepers: list[Keeper[Mapping[str, str]] | Keeper[Standing]] = []
         if wanted.config_label:
-            tasks.append(LabelWatch(api, daemon.choose, Pauses("choosing the configuration by node label")).run())
+            pauses = Pauses("choosing the configuration by node label")
+            tasks.append(LabelWatch(api, daemon.reloading.choose, pauses).run())
         if wanted.labels is not LabelSink.OFF:
             publisher = way(api, feature=wanted.labels is LabelSink.NODE_FEATURE)
             pauses = Pauses("publishing node labels")

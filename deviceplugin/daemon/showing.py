@@ -148,7 +148,7 @@ class Showing:
             troubles=daemon.endpoints.troubles(),
             pods_seen=self._pods_seen,
             warnings=daemon.world.loaded.warnings,
-            config_refused=daemon.refused,
+            config_refused=daemon.reloading.refused,
             xids=classes(config.health),
             ready=Finding(not troubles, tuple(troubles)),
             tasks=len(asyncio.all_tasks()),

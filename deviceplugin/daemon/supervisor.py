@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -23,13 +22,14 @@ from deviceplugin.daemon.choice import Choice
 from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
-from deviceplugin.daemon.outlets import HEAD_START, Outlets
+from deviceplugin.daemon.outlets import Outlets
 from deviceplugin.daemon.preparing import prefer, prepare
+from deviceplugin.daemon.rehearsing import Rehearsals
+from deviceplugin.daemon.reloading import Reloading
 from deviceplugin.daemon.replacing import Replacement
 from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
-from deviceplugin.files.inject import InjectFile
 from deviceplugin.files.sickness import SicknessFile, boot_identity
 from deviceplugin.files.watch import Watcher
 from deviceplugin.kubelet.endpoint import Wiring
@@ -74,7 +74,6 @@ class Daemon:
         """Set by each granted Allocate."""
         self.moved = asyncio.Event()
         """Set when there is something new to show that the board does not tell, such as a registration."""
-        self._choice = choice
         self._fresh = fresh
         self.replacement = Replacement(fresh, lambda: self.stop(Ending.REPLACE))
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
@@ -89,12 +88,12 @@ class Daemon:
         )
         self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._reload_now, self._save_now, self._inject_now = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.reloading = Reloading(self, choice)
+        self.rehearsals = Rehearsals(self)
+        self._save_now = asyncio.Event()
         self._told = self.board.current
         self._published = False
         self._outlets = Outlets(self)
-        self.refused = ""
-        """Why the newest configuration was not taken in; empty when it was."""
 
     @property
     def config(self) -> Config:
@@ -145,9 +144,9 @@ class Daemon:
                     "watcher": self.watcher.run(),
                     "scans": self.hardware.run_scans(),
                     "reads": self.hardware.run_reads(),
-                    "reloads": self._run_reloads(),
+                    "reloads": self.reloading.run(),
                     "saves": self._run_saves(),
-                    "injections": self._run_injections(),
+                    "injections": self.rehearsals.run(),
                     "preparing": self._aside("preparing preferred allocation", partial(prepare, self.board)),
                     "mps": self._aside("the look at MPS control daemons", partial(self.mps.run, self.board)),
                     "showing": self._aside("metrics and status page", showing.run),
@@ -164,17 +163,6 @@ class Daemon:
         """Ends `run`."""
         if not self._ending.done():
             self._ending.set_result(ending)
-
-    def choose(self, name: str) -> None:
-        """Takes the configuration of that name from now on; of none: what flags and fallbacks say."""
-        if name != self._choice.wanted:
-            log.info("the node label chooses the configuration %r", name)
-            self._choice.wanted = name
-            self.request_reload()
-
-    def request_reload(self) -> None:
-        """Asks for the configuration to be loaded anew; several requests become one."""
-        self._reload_now.set()
 
     def take_in(self, news: News) -> None:
         """Publishes the world as it is now, if it differs from what the board shows, and tells what changed."""
@@ -225,103 +213,11 @@ class Daemon:
 
     def _hung_up(self) -> None:
         log.info("SIGHUP: scanning and loading the configuration anew")
-        self.request_reload()
+        self.reloading.request()
         self.hardware.rescan()
-
-    async def _run_reloads(self) -> None:
-        """Loads on request; and once more what is newly watched, since before that a change was seen by nobody."""
-        ends: dict[Path, Callable[[], None]] = {}
-        try:
-            while True:
-                wanted = self._watched()
-                for path in ends.keys() - wanted:
-                    ends.pop(path)()
-                fresh = wanted - ends.keys()
-                ends |= {path: self.watcher.watch(path, self.request_reload) for path in fresh}
-                # The first lists do not wait for it.
-                await self._reload_wanted(HEAD_START if fresh else None)
-                await self._load_anew()
-        finally:
-            for end in ends.values():
-                end()
-
-    async def _reload_wanted(self, longest: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(longest):
-                await self._reload_now.wait()
-        self._reload_now.clear()
-
-    def _watched(self) -> set[Path]:
-        """The configuration file, and the folder it is chosen from: a ConfigMap's file changes through a link."""
-        loaded = self.world.loaded
-        chosen = loaded.stamp.source if loaded.process.config_dir else ""
-        return {Path(path) for path in (loaded.process.config_file, loaded.process.config_dir, chosen) if path}
-
-    async def _load_anew(self) -> None:
-        try:
-            loaded = await asyncio.to_thread(self._choice.load)
-            if loaded == self.world.loaded:
-                await asyncio.to_thread(self._choice.took, self.config.daemon.state_dir)
-                return
-            self.world.compiled(loaded)
-            flaws = await self.hardware.provisions.provide(self.world.node, lambda: loaded.config)
-            news = self.world.configured(loaded, time.time(), flaws)
-        except ConfigError as error:
-            self.refused = "\n".join(error.problems)
-            self.ledger.count("config_reload", "refused")
-            for problem in error.problems:
-                log.error(  # noqa: TRY400 - a user's mistake is no traceback
-                    "configuration refused, the present one stays in force: %s", problem
-                )
-            return
-        self.refused = ""
-        self.ledger.count("config_reload", "success")
-        self.ledger.stamp("config")
-        telling.configuration(loaded)
-        self.take_in(news)
-        await asyncio.to_thread(self._choice.took, self.config.daemon.state_dir)
-        self.endpoints.configure(EndpointSettings.of(loaded.config.kubelet))
-        self._inject_now.set()
-        await self._follow_release()
-        self.hardware.rescan()
-
-    async def _follow_release(self) -> None:
-        """A cordon with `release: true` lets go of the driver, and its end takes it up again."""
-        wanted = bool(self.world.released_for)
-        try:
-            if wanted and not self.hardware.released:
-                log.info("%s", await self.hardware.release(self.config.daemon.release_timeout))
-            elif not wanted and self.hardware.released:
-                log.info("%s", await self.hardware.take_up())
-        except NvmlError as error:
-            log.warning("the driver cannot be released: %s", error)
 
     async def _run_saves(self) -> None:
         while True:
             await self._save_now.wait()
             self._save_now.clear()
             await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
-
-    async def _run_injections(self) -> None:
-        """Takes in rehearsals whenever the inject file changes; without one, nothing is watched."""
-        path, unwatch, file = "", _nothing, InjectFile("")
-        try:
-            while True:
-                wanted = self.config.health.inject_file
-                if wanted != path:
-                    unwatch()
-                    file = InjectFile(wanted)
-                    unwatch = self.watcher.watch(Path(wanted), self._inject_now.set) if wanted else _nothing
-                if wanted or path:
-                    injected = await asyncio.to_thread(file.read)
-                    if injected is not None:
-                        self.take_in(self.world.witnessed(injected, time.time()))
-                path = wanted
-                await self._inject_now.wait()
-                self._inject_now.clear()
-        finally:
-            unwatch()
-
-
-def _nothing() -> None:
-    """The end of watching nothing."""
