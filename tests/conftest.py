@@ -43,7 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for program, number in sorted(config.stash[_LEFT_OUT].items()):
         terminalreporter.write_line(
-            f"left out: {number} tests need {program}, which is not installed (`make system-packages` installs it)",
+            f"left out: {number} tests need {program}, which is not installed "
+            "(`make system-packages` installs what Debian has)",
             yellow=True,
         )
     for variable, names in sorted(config.stash[_WITHOUT_FOLDER].items()):
