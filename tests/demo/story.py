@@ -15,6 +15,8 @@ BOLD, DIM, GREEN, RED, PLAIN = (
     ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m") if sys.stdout.isatty() else ("",) * 5
 )
 
+LOADS = (0.34, 0.91, 0.88, 0.93, 0.9)
+
 
 class Story:
     """One node's story. It adapts to the machine: a node without GPUs has a short one."""
@@ -34,6 +36,8 @@ class Story:
         self.failure()
         self.recovery()
         self.restart(pods)
+        if self.keep:
+            self.afterwards(pods)
         self.say("That was it: exit 0.")
 
     def act(self, title: str) -> None:
@@ -139,7 +143,7 @@ class Story:
         wait_until(lambda: self._shown() == (whole, whole), timeout=30, what="recovery")
         view = self.node.kubelet.resources[self.resource]
         self.say(f"{GREEN}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
-        self.say(self._log_lines(" healthy", lines))
+        self.say(self._log_lines(" is over", lines))
 
     def restart(self, pods: list[Admitted]) -> None:
         """Act 6: a restart keeps ids, so the kubelet's books stay true."""
@@ -163,6 +167,19 @@ class Story:
         self.say(
             f"{GREEN}{len(after)} ids as before{PLAIN} ({1000 * (time.monotonic() - began):.0f} ms, stop included)"
         )
+
+    def afterwards(self, pods: list[Admitted]) -> None:
+        """Act 7, for those who go on looking: the pods compute, and a GPU that nobody holds falls ill."""
+        held = {id_ for pod in pods for id_ in pod["main"].all_ids}
+        cards = {int(gpu["index"]): not held.isdisjoint(gpu["ids"]) for gpu in self._offered()[self.resource]["gpus"]}
+        self.act("The node lives on: pods compute")
+        for turn, card in enumerate(card for card, busy in cards.items() if busy):
+            self.node.control("load", str(card), str(LOADS[turn % len(LOADS)]), "--memory=0.8")
+        idle = [card for card, busy in cards.items() if not busy]
+        if idle:
+            self.node.control("xid", str(idle[0]), "48")
+            self.node.plugin.wait_for_log("reason=xid-48")
+            self.say(f"{RED}GPU {idle[0]} has a double-bit ECC error: Xid 48{PLAIN}")
 
     def _last_gpu(self) -> int:
         return max(int(gpu["index"]) for gpu in self._offered()[self.resource]["gpus"])
