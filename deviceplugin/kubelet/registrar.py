@@ -100,7 +100,7 @@ class Registrar:
     def failed(self, error: Exception) -> None:
         """An attempt to register or to serve failed: says so and sets the back-off."""
         pause = self._history.failed(time.monotonic())
-        self._complain(error, f"; trying again in {pause:.1f} s")
+        self._complain(error, f"; trying again in {pause:.2g} s")
 
     def remind(self) -> None:
         """Called now and then: what has long been missing is said again, ever more seldom."""
