@@ -177,7 +177,9 @@ class Daemon:
             before.inventory is now.inventory
         ):
             return
-        telling.snapshot(before, now)
+        # What is about to end the process is told by its error.
+        if self._published or not self._gives_up(now.node.state):
+            telling.snapshot(before, now)
         self._told = now
         if self._published:
             self.board.publish(now)
@@ -185,14 +187,17 @@ class Daemon:
 
     async def _first(self) -> None:
         node = await self.hardware.first()
-        # A process that took over from another is not at its start.
-        if node.state is not DriverState.READY and self.config.flags.fail_on_init_error and not self._fresh:
+        if self._gives_up(node.state):
             raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
         if self.world.inventory.conflicts:
             raise ConfigError(*map(self.world.loaded.placed, self.world.inventory.conflicts))
         await self.mps.look()
         self._published = True
         self.board.publish(self.world.snapshot)
+
+    def _gives_up(self, state: DriverState) -> bool:
+        """Whether a driver in that state ends a start. A process that took over from another is not at its start."""
+        return state is not DriverState.READY and self.config.flags.fail_on_init_error and not self._fresh
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
