@@ -99,6 +99,15 @@ def test_a_transition_says_what_to_do(browser: Browser) -> None:
     assert "The GPU has fallen off the bus: reboot the node" in text
 
 
+def test_a_command_to_be_typed_looks_like_one(browser: Browser) -> None:
+    view = view_of(sick=[3])
+    (turn,) = view.books.transitions
+    asked = replace(view.books, transitions=(replace(turn, reason="recovery-action"),))
+    with shown(replace(view, books=asked)) as (url, _):
+        browser.visit(url)
+        assert browser.text("[data-key='Health'] .todo code") == "gpu-device-plugin release"
+
+
 def test_it_says_why_a_gpu_is_not_offered(browser: Browser) -> None:
     with shown(view_of(exclude=[6])) as (url, _):
         browser.visit(url)

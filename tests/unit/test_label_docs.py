@@ -70,7 +70,7 @@ def test_every_kind_of_request_has_its_right_documented() -> None:
     asked = set(re.findall(r'_(?:request|failed)\("([a-z ]+)"', source))
     rights = {
         "get node": "nodes: get",
-        "watch node": "nodes: get, list, watch",
+        "watch node": "nodes: get, watch",
         "patch node": "nodes: patch",
         "patch node status": "nodes/status: patch",
         "patch nodefeature": "nodefeatures.nfd.k8s-sigs.io: create, patch",

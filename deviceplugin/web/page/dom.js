@@ -20,6 +20,10 @@ function h(tag, props, ...children) {
   return element;
 }
 
+function told(text) {
+  return String(text ?? "").split("`").map((part, number) => (number % 2 ? h("code", {}, part) : part));
+}
+
 function keyOf(node) {
   return node.dataset ? node.dataset.key : undefined;
 }

@@ -110,7 +110,7 @@ function transitions(status) {
   const lines = status.transitions.slice(0, 12).map((one) => h("li", { class: CLASSES[one.to], "data-key": `${one.at}-${one.uuid}-${one.reason}` },
     h("i", {}), h("div", {},
       h("p", {}, h("b", {}, `GPU ${one.gpu}`), ` ${WORDS[one.to]} · ${one.reason}`, h("time", { title: clock(one.at) }, `${span(now() - one.at)} ago`)),
-      h("p", { class: "quiet" }, one.detail), one.todo ? h("p", { class: "todo" }, one.todo) : null)));
+      h("p", { class: "quiet" }, told(one.detail)), one.todo ? h("p", { class: "todo" }, told(one.todo)) : null)));
   return panel("Health", lines.length ? h("ol", { class: "changes" }, lines) : h("p", { class: "quiet" }, "No change of health since the plugin started."));
 }
 
@@ -144,7 +144,7 @@ function pairsOf(rows) {
 
 function causeList(causes) {
   return causes.map((cause) => h("div", { class: "cause", "data-key": cause.reason },
-    h("b", {}, `${cause.reason} since ${clock(cause.since)}`), h("p", {}, cause.detail), h("p", { class: "todo" }, cause.todo)));
+    h("b", {}, `${cause.reason} since ${clock(cause.since)}`), h("p", {}, told(cause.detail)), h("p", { class: "todo" }, told(cause.todo))));
 }
 
 function details(gpu) {
@@ -154,7 +154,7 @@ function details(gpu) {
   return [
     h("header", {}, h("h2", {}, `GPU ${gpu.index}`), h("button", { type: "button", "aria-label": "close", onclick: () => document.getElementById("details").close() }, "✕")),
     causeList(gpu.causes),
-    gpu.left_out ? h("p", { class: "todo" }, gpu.left_out.detail) : null,
+    gpu.left_out ? h("p", { class: "todo" }, told(gpu.left_out.detail)) : null,
     pairsOf([["Model", gpu.name], ["UUID", gpu.uuid], ["PCI", gpu.pci], ["NUMA node", gpu.numa], ["NVLink domain", gpu.domain], ["NVLinks", links],
       ["Offered as", offered || "not offered"], ["SM use", percent(gpu.utilization)], ["Memory use", percent(gpu.memory_utilization)],
       ["Power", known(gpu.power) ? `${watts(gpu.power)}${known(gpu.power_limit) ? ` of ${watts(gpu.power_limit)}` : ""}` : null],
