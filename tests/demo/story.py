@@ -35,10 +35,11 @@ class Story:
         pods = list(self.admission())
         self.failure()
         self.recovery()
-        self.restart(pods)
+        self.restart()
         if self.keep:
             self.afterwards(pods)
-        self.say("That was it: exit 0.")
+        else:
+            self.say("That was it: exit 0.")
 
     def act(self, title: str) -> None:
         """Prints a heading with the seconds since the beginning."""
@@ -60,13 +61,12 @@ class Story:
         self.node.plugin.start()
         offered = self._offered()
         if not offered:
-            self.node.plugin.wait_for_log("no GPU")
             socket = f"--control-socket={self.node.control_socket()}"
             wait_until(
                 lambda: self.node.command("health", "ready", socket, check=False).returncode == 0, what="readiness"
             )
             self.say(self.node.plugin.log.rstrip())
-            self.say("No GPU: the plugin idles quietly, is ready, and keeps looking.")
+            self.say("Nothing to offer: the plugin idles quietly, is ready, and keeps looking.")
             return False
         wait_until(lambda: set(offered) <= set(self.node.kubelet.resources), what="registration")
         wait_until(lambda: all(self.node.kubelet.resources[r].devices for r in offered), what="the first lists")
@@ -145,7 +145,7 @@ class Story:
         self.say(f"{GREEN}{self.resource}: {view.allocatable} of {view.capacity} healthy{PLAIN}")
         self.say(self._log_lines(" is over", lines))
 
-    def restart(self, pods: list[Admitted]) -> None:
+    def restart(self) -> None:
         """Act 6: a restart keeps ids, so the kubelet's books stay true."""
         self.act("The plugin is restarted: the same ids, the pods keep what they have")
         before = set(self.node.kubelet.resources[self.resource].devices)
@@ -161,9 +161,6 @@ class Story:
         )
         after = set(self.node.kubelet.resources[self.resource].devices)
         assert before == after, (before, after)
-        # Instances that the reset ended are nobody's any more.
-        held = {id_ for pod in pods for id_ in pod["main"].all_ids} & before
-        assert held, pods
         self.say(
             f"{GREEN}{len(after)} ids as before{PLAIN} ({1000 * (time.monotonic() - began):.0f} ms, stop included)"
         )

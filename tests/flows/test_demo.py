@@ -32,10 +32,11 @@ def test_the_story_goes_from_registration_to_recovery_and_ends_well(machine: str
     assert done.stdout.rstrip().endswith("exit 0.")
 
 
-def test_a_node_without_gpus_has_a_short_story_and_a_plugin_that_is_ready() -> None:
-    done = told("--machine", "none")
+@pytest.mark.parametrize("machine", ["none", "hgx-h100-8-partial-mig"])
+def test_a_node_that_offers_nothing_has_a_short_story_and_a_plugin_that_is_ready(machine: str) -> None:
+    done = told("--machine", machine, "--mig-strategy", "single")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "idles quietly, is ready, and keeps looking" in done.stdout
+    assert "Nothing to offer: the plugin idles quietly, is ready, and keeps looking" in done.stdout
 
 
 def test_a_node_that_is_kept_can_be_broken_and_mended_by_what_is_printed() -> None:
