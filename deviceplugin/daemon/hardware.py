@@ -17,13 +17,15 @@ from deviceplugin.daemon.world import News, World
 from deviceplugin.files.sickness import boot_identity
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.evidence import DriverReloaded, Evidence, TakenUp, Tick
+from deviceplugin.model.evidence import DriverReloaded, Evidence, TakenUp, Tick, Unanswered
 from deviceplugin.model.node import DriverState, Node, Problem
 from deviceplugin.model.vitals import Event, Load
 from deviceplugin.nvml.codes import DOWN
 from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.events import EventStatus, EventThread
 from deviceplugin.nvml.failure import without_driver
+from deviceplugin.nvml.tour import Tour
+from deviceplugin.nvml.tours import PATIENCE, SPARES, Tours
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
 from deviceplugin.rules.allocate.nodes import dev_root_here
@@ -39,6 +41,7 @@ RENEWALS = 2.0
 SCAN_DEADLINE = 60.0
 SCANS_TO_RENEWAL = 2
 """Of cards that are lost or not shown: NVML finds cards when it is initialised, and never after."""
+_USUAL_INTERVAL, _LEAST_PATIENCE = 5.0, 2.0
 AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
 """States in which the driver may have been loaded anew unseen."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
@@ -58,8 +61,9 @@ class Hardware:
         self._ledger = ledger
         self._changed = changed
         self._vitals = Vitals(driver)
-        self._worker = Worker("nvml-probe", deadline=SCAN_DEADLINE)
-        self._checking = Checking(driver, self._vitals, self._worker)
+        self._worker = Worker("nvml-probe", deadline=SCAN_DEADLINE, spares=SPARES)
+        self._tours = Tours(self._worker, self._found_hanging, self._came_back)
+        self._checking = Checking(driver, self._vitals, self._worker, self._tours)
         self._loop = asyncio.get_running_loop()
         self._heard_before = EventStatus()
         self._events = EventThread(driver, self._from_thread(self._heard), self._from_thread(self._status))
@@ -102,6 +106,7 @@ class Hardware:
 
     async def read(self) -> None:
         """Reads the health states of all cards, and lets time pass for the judge."""
+        self._tours.patience = _patience(self._world.loaded.config.health.interval)
         seen = await self._checking.read(self._world.node)
         if seen.error is not None:
             self._told_failure(SOURCE, seen.error)
@@ -116,9 +121,8 @@ class Hardware:
         if node.state is not DriverState.READY:
             return
         try:
-            self.load = await self._worker.submit(
-                partial(self._vitals.read_load, node, per_link=per_link), deadline=READ_DEADLINE
-            )
+            read = partial(self._vitals.read_load, node, per_link=per_link)
+            self.load = await self._tours.make("load", read, deadline=READ_DEADLINE)
         except NvmlError as error:
             self._count(error)
         else:
@@ -194,11 +198,13 @@ class Hardware:
         handover, gfd = self._world.handover, config.flags.gfd
         self._driver.renew_interval = SCANS_TO_RENEWAL * config.daemon.rescan_interval
 
-        def scan() -> Node:
-            dev_root = dev_root_here(handover, exists)
-            return self._driver.scan(previous, dev_root=dev_root, machine_type_file=gfd.machine_type_file)
+        self._tours.patience = _patience(config.health.interval)
 
-        return await self._worker.submit(scan)
+        def scan(tour: Tour) -> Node:
+            dev_root = dev_root_here(handover, exists)
+            return self._driver.scan(previous, dev_root=dev_root, machine_type_file=gfd.machine_type_file, tour=tour)
+
+        return await self._tours.make("scan", scan, deadline=SCAN_DEADLINE)
 
     async def _take(self, node: Node) -> None:
         self._failed_scans = 0 if node.state in STEADY and node.gpus else self._failed_scans + 1
@@ -213,7 +219,21 @@ class Hardware:
             return
         if before in AWAY:
             self._witness(DriverReloaded(boot_id=boot_identity(self._driver.host_root)))
-        self._events.watch(node.gpus)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Has events heard of all cards but those on which calls hang: registering one would hang as well."""
+        self._events.watch([gpu for gpu in self._world.node.gpus if gpu.uuid not in self._tours.left_out])
+
+    def _found_hanging(self, card: str, query: str) -> None:
+        """One that has not said who it is is not offered, and the scan tells of it."""
+        if any(gpu.uuid == card for gpu in self._world.node.gpus):
+            self._witness(Unanswered(card, query))
+            self._watch()
+
+    def _came_back(self) -> None:
+        self._scan_now.set()
+        self._read_now.set()
 
     def _pause(self) -> float:
         interval = self._world.loaded.config.daemon.rescan_interval
@@ -270,6 +290,11 @@ class Hardware:
             self._loop.call_soon_threadsafe(handler, value)
 
         return call
+
+
+def _patience(interval: float) -> float:
+    """Whoever reads health states more often than by default wants to know of a card that hangs sooner, too."""
+    return min(PATIENCE, max(_LEAST_PATIENCE, interval * PATIENCE / _USUAL_INTERVAL))
 
 
 _DOING = {"scan": "scanning the node", SOURCE: "reading the health states"}

@@ -9,7 +9,7 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.daemon.world import News
 from deviceplugin.model.health import Transition, Verdict
 from deviceplugin.model.inventory import Inventory
-from deviceplugin.model.node import DriverState, Gpu, Node, Problem
+from deviceplugin.model.node import LEFT_OUT, DriverState, Gpu, Node, Problem
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.nvml.codes import Code
 from deviceplugin.nvml.codes import name as code_name
@@ -108,6 +108,8 @@ def _problem(problem: Problem, node: Node) -> None:
     answered = f"{problem.query} answered {code_name(problem.code)}"
     facts = {"device": problem.subject or "node", "query": problem.query, "code": problem.code}
     place = problem.subject.removeprefix("index ")
+    if problem.query == LEFT_OUT and place == problem.subject:
+        return  # What hangs is unhealthy, and has a line of its own.
     if problem.detail:
         log.warning("%s: %s", problem.subject or "the driver", problem.detail, extra=facts)
     elif place != problem.subject:

@@ -75,6 +75,14 @@ class ChecksFailed(Struct, frozen=True):
     """Failures in a row that this tells of; those told before it are added. Nothing is decided below 3."""
 
 
+class Unanswered(Struct, frozen=True):
+    """A question about a card hangs, while the driver answers those about others."""
+
+    uuid: str
+    query: str
+    """The vendor's name of the function that does not come back."""
+
+
 class ChecksWorked(Struct, frozen=True):
     """A source of health could be read."""
 
@@ -103,6 +111,7 @@ Evidence = (
     | TakenUp
     | Injected
     | ChecksFailed
+    | Unanswered
     | ChecksWorked
     | Forgotten
     | PolicyChanged

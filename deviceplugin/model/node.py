@@ -148,6 +148,10 @@ class Pair(Struct, frozen=True):
     """nvmlDeviceGetP2PStatus(NVLINK) is OK, in both directions; None where it cannot be read."""
 
 
+LEFT_OUT = "left-out"
+"""Query of the problem of a card that a scan did not ask, since a call about it hangs."""
+
+
 class Problem(Struct, frozen=True):
     """One query that failed: it costs the fact it would have given, not the GPU."""
 

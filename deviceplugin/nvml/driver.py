@@ -17,6 +17,7 @@ from deviceplugin.nvml.api import NvmlApi
 from deviceplugin.nvml.codes import DOWN, Code, failure
 from deviceplugin.nvml.failure import without_driver
 from deviceplugin.nvml.probe import probe
+from deviceplugin.nvml.tour import Tour
 
 _PATIENCE = 3.0
 _COUNT = "nvmlDeviceGetCount"
@@ -140,7 +141,12 @@ class Driver:
                 self._turn.notify_all()
 
     def scan(
-        self, previous: Node | None = None, *, dev_root: str | None = None, machine_type_file: str = host.MACHINE_TYPE
+        self,
+        previous: Node | None = None,
+        *,
+        dev_root: str | None = None,
+        machine_type_file: str = host.MACHINE_TYPE,
+        tour: Tour | None = None,
     ) -> Node:
         """A scan of the node, whatever state the driver is in; never raises for the driver's doing.
 
@@ -151,18 +157,25 @@ class Driver:
             previous: The last scan, if there was one.
             dev_root: Where /dev of the host is seen; the host root if not given.
             machine_type_file: File with the machine's product name.
+            tour: Which cards to leave out. While there are any, NVML is not made to look again: it cannot be shut
+                down under a call that hangs.
         """
+        tour = tour or Tour()
         if self.released:
             return replace(previous or Node(), state=DriverState.RELEASED, detail=_RELEASED)
         try:
-            if previous is not None and self._stale(previous):
+            if previous is not None and not tour.skipped and self._stale(previous):
                 self.renew()
             with self.session() as api:
-                node = probe(api, self.host_root, previous, dev_root=dev_root, machine_type_file=machine_type_file)
+                node = probe(
+                    api, self.host_root, previous, dev_root=dev_root, machine_type_file=machine_type_file, tour=tour
+                )
         except NvmlError as error:
             return without_driver(error, self.host_root, previous)
         if node.state not in {DriverState.READY, DriverState.MISMATCH}:
             self._give_up()
+            return node
+        if tour.skipped:
             return node
         unseen = self._not_shown(node)
         if self._looked != self.generation:

@@ -9,6 +9,7 @@ import pynvml
 
 from deviceplugin.model.node import Problem
 from deviceplugin.nvml.codes import DOWN, Code, failure
+from deviceplugin.nvml.tour import Tour
 
 Answer = TypeVar("Answer")
 
@@ -31,9 +32,11 @@ class Inquiry:
         lost: Subjects for which the driver answered GPU_IS_LOST.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tour: Tour | None = None) -> None:
+        """Takes the tour that is to know which call is under way."""
         self.code = 0
         self.lost: set[str] = set()
+        self._tour = tour or Tour()
         self._problems: dict[tuple[str, str], Problem] = {}
 
     @property
@@ -59,9 +62,10 @@ class Inquiry:
             expected: Codes that are an answer of their kind, and no problem.
 
         Raises:
-            NvmlError: The driver as a whole is out of reach.
+            NvmlError: The driver as a whole is out of reach, or it answered so late that nobody waits any more.
         """
         query = call_name(call)
+        self._tour.begin(query)
         try:
             answer = call(*arguments)
         except pynvml.NVMLError as error:
@@ -70,6 +74,8 @@ class Inquiry:
         except UnicodeDecodeError:
             self.garbage(subject, query, "bytes that are no text")
             return None
+        finally:
+            self._tour.end()
         if not sane(answer):
             self.garbage(subject, query, _shown(answer))
             return None

@@ -14,6 +14,7 @@ from deviceplugin.nvml.api import Handle, NvmlApi
 from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 from deviceplugin.nvml.links import reaches_beyond
+from deviceplugin.nvml.tour import PAIRS, Tour
 
 PATIENCE = 5.0
 UNREAD = "pairs"
@@ -60,13 +61,22 @@ class PairReader:
     what is left over is read by the scans after it.
     """
 
-    def __init__(self, inquiry: Inquiry, api: NvmlApi, memory: Memory) -> None:
+    def __init__(self, inquiry: Inquiry, api: NvmlApi, memory: Memory, tour: Tour) -> None:
         self._inquiry = inquiry
         self._api = api
         self._memory = memory
+        self._tour = tour
 
     def read(self, gpus: Sequence[Gpu], handles: Mapping[str, Handle]) -> tuple[Pair, ...]:
         """One `Pair` for each two cards, in node order. Of lost and silent cards what was known is kept."""
+        if PAIRS in self._tour.skipped:
+            detail = f"{self._tour.skipped[PAIRS]} hangs: what is not known of two cards stays unknown until it returns"
+            self._inquiry.note(Problem("", UNREAD, Code.TIMEOUT, detail))
+            return tuple(self._memory.pair(a, b) for a, b in combinations(gpus, 2))
+        with self._tour.visit(PAIRS):
+            return self._all(gpus, handles)
+
+    def _all(self, gpus: Sequence[Gpu], handles: Mapping[str, Handle]) -> tuple[Pair, ...]:
         buses = [gpu.pci for gpu in gpus]
         beyond = {gpu.uuid for gpu in gpus if not gpu.mig_enabled and reaches_beyond(gpu, buses)}
         pairs: list[Pair] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.node import DriverState, Gpu, Node, Problem
+from deviceplugin.model.node import LEFT_OUT, DriverState, Gpu, Node, Problem
 from deviceplugin.nvml import host
 from deviceplugin.nvml.api import Handle, NvmlApi
 from deviceplugin.nvml.card import CardReader, Surroundings, read_uuid
@@ -17,18 +17,24 @@ from deviceplugin.nvml.failure import without_driver
 from deviceplugin.nvml.inquiry import Inquiry
 from deviceplugin.nvml.mig import Capabilities
 from deviceplugin.nvml.pairs import Memory, PairReader
+from deviceplugin.nvml.tour import Tour
 
 _MOST = 256
+_HANGS = (
+    "calls about this GPU hang ({}), and it is left alone until that one comes back: look in the kernel log, then "
+    "reset the GPU or reboot the node"
+)
 _UNCOUNTED = "the driver no longer counts this card, though sysfs shows it: look for its PCI id in the kernel log"
 
 
-def probe(
+def probe(  # noqa: PLR0913 - a scan is made of these
     api: NvmlApi,
     host_root: str,
     previous: Node | None = None,
     *,
     dev_root: str | None = None,
     machine_type_file: str = host.MACHINE_TYPE,
+    tour: Tour | None = None,
 ) -> Node:
     """Scans the node through an initialised driver.
 
@@ -41,23 +47,27 @@ def probe(
         previous: The last scan, if there was one: a card that is lost keeps its place and its facts.
         dev_root: Where /dev of the host is seen; `host_root` if not given.
         machine_type_file: File with the machine's product name.
+        tour: Which cards to leave out, and where it is noted which one is asked.
 
     Returns:
         The node; its state is not READY where the driver as a whole could not be asked.
     """
     try:
-        return _Scan(api, host_root, previous).run(host_root if dev_root is None else dev_root, machine_type_file)
+        scan = _Scan(api, host_root, previous, tour or Tour())
+        return scan.run(host_root if dev_root is None else dev_root, machine_type_file)
     except NvmlError as error:
         return without_driver(error, host_root, previous)
 
 
 class _Scan:
-    def __init__(self, api: NvmlApi, host_root: str, previous: Node | None) -> None:
+    def __init__(self, api: NvmlApi, host_root: str, previous: Node | None, tour: Tour) -> None:
         self.api = api
         self.host_root = host_root
         self.previous = previous
-        self.inquiry = Inquiry()
+        self.tour = tour
+        self.inquiry = Inquiry(tour)
         self.handles: dict[str, Handle] = {}
+        self.counted = True
 
     def run(self, dev_root: str, machine_type_file: str) -> Node:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
@@ -65,7 +75,7 @@ class _Scan:
         before = self.previous if self.previous and self.previous.driver_version == version else Node()
         gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
         gpus = _certain(gpus, self.inquiry)
-        pairs = PairReader(self.inquiry, self.api, Memory(before)).read(gpus, self.handles)
+        pairs = PairReader(self.inquiry, self.api, Memory(before), self.tour).read(gpus, self.handles)
         # Asked last: where the driver went away meanwhile, what its files no longer say is not believed.
         cuda = self.inquiry.ask("", self.api.nvmlSystemGetCudaDriverVersion, sane=lambda number: number > 0)
         return Node(
@@ -82,32 +92,41 @@ class _Scan:
         capabilities = Capabilities(host.mig_minors(self.host_root), dev_root)
         surroundings = Surroundings(self.host_root, capabilities, {gpu.uuid: gpu for gpu in before.gpus})
         reader = CardReader(self.inquiry, self.api, surroundings)
+        names = {gpu.index: gpu.uuid for gpu in before.gpus if not gpu.lost}
         gpus: list[Gpu] = []
         silent: list[int] = []
-        for index, handle in self._handles(silent):
-            uuid = read_uuid(self.inquiry, self.api, handle, f"index {index}")
-            if uuid is None:
+        for index in self._indices():
+            name = names.get(index, f"index {index}")
+            if name in self.tour.skipped:
+                silent.append(index)
+                self.inquiry.note(Problem(name, LEFT_OUT, Code.TIMEOUT, _HANGS.format(self.tour.skipped[name])))
+                continue
+            with self.tour.visit(name):
+                gpu = self._card(reader, index)
+            if gpu is not None:
+                gpus.append(gpu)
+            elif self.counted or self.inquiry.code != Code.INVALID_ARGUMENT:
                 silent.append(index)
             else:
-                self.handles[uuid] = handle
-                gpus.append(reader.read(handle, index, uuid))
+                break
         missing = [gpu for gpu in before.gpus if gpu.uuid not in self.handles]
         gpus += self._known(silent, missing, len(gpus))
         return tuple(sorted(gpus, key=lambda gpu: gpu.index))
 
-    def _handles(self, silent: list[int]) -> Iterable[tuple[int, Handle]]:
-        """Index and handle of each card; a count that makes no sense is replaced by walking to the last one."""
+    def _indices(self) -> Iterable[int]:
+        """Where cards may be; a count that makes no sense is replaced by walking to the last one."""
         count = self.inquiry.ask("", self.api.nvmlDeviceGetCount, sane=lambda number: 0 <= number <= _MOST)
-        for index in range(_MOST if count is None else count):
-            expected = {Code.INVALID_ARGUMENT} if count is None else ()
-            call = self.api.nvmlDeviceGetHandleByIndex
-            handle = self.inquiry.ask(f"index {index}", call, index, expected=expected)
-            if handle is not None:
-                yield index, handle
-            elif self.inquiry.code == Code.INVALID_ARGUMENT:
-                return
-            else:
-                silent.append(index)
+        self.counted = count is not None
+        return range(_MOST if count is None else count)
+
+    def _card(self, reader: CardReader, index: int) -> Gpu | None:
+        expected = () if self.counted else {Code.INVALID_ARGUMENT}
+        handle = self.inquiry.ask(f"index {index}", self.api.nvmlDeviceGetHandleByIndex, index, expected=expected)
+        uuid = None if handle is None else read_uuid(self.inquiry, self.api, handle, f"index {index}")
+        if uuid is None:
+            return None
+        self.handles[uuid] = handle
+        return reader.read(handle, index, uuid)
 
     def _known(self, silent: list[int], missing: list[Gpu], first: int) -> Iterable[Gpu]:
         """Cards of the earlier scan that did not say who they are, or were not counted.

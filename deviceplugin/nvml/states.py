@@ -15,6 +15,7 @@ from deviceplugin.nvml.api import Handle, NvmlApi
 from deviceplugin.nvml.inquiry import Inquiry
 from deviceplugin.nvml.links import read_fabric
 from deviceplugin.nvml.recall import Recall
+from deviceplugin.nvml.tour import Tour
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -44,8 +45,8 @@ class StateReader:
         self._version: str | None = None
         self._up: dict[str, frozenset[int]] = {}
 
-    def read(self, api: NvmlApi, generation: int, node: Node) -> tuple[Reading, ...]:
-        """One reading per card.
+    def read(self, api: NvmlApi, generation: int, node: Node, tour: Tour) -> tuple[Reading, ...]:
+        """One reading per card that the tour does not leave out.
 
         Raises:
             NvmlError: The driver as a whole is out of reach.
@@ -54,10 +55,14 @@ class StateReader:
         if node.driver_version != self._version:
             self._version = node.driver_version
             self._up.clear()
-        return tuple(self._card(api, gpu, node) for gpu in node.gpus)
+        readings = []
+        for gpu in node.gpus:
+            if gpu.uuid not in tour.skipped:
+                with tour.visit(gpu.uuid):
+                    readings.append(self._card(api, gpu, node, Inquiry(tour)))
+        return tuple(readings)
 
-    def _card(self, api: NvmlApi, gpu: Gpu, node: Node) -> Reading:
-        inquiry = Inquiry()
+    def _card(self, api: NvmlApi, gpu: Gpu, node: Node, inquiry: Inquiry) -> Reading:
         inquiry.carry(p for p in node.problems if p.subject == gpu.uuid and p.query == "nvmlDeviceGetNvLinkState")
         blank = Reading(gpu.uuid, time.time(), links_down=self._links_down(gpu))
         handle = self._recall.card(inquiry, api, gpu)

@@ -9,12 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from deviceplugin.model.errors import NvmlError
 from deviceplugin.nvml.codes import Code
 
 Answer = TypeVar("Answer")
+
+
+class Watch(Protocol):
+    """Whoever knows more of a job than how long it takes; called on the loop."""
+
+    def left(self) -> float:
+        """Seconds until the job is to be looked at again; zero or less: it hangs."""
+
+    def abandoned(self, began: float) -> None:
+        """The job that began then (monotonic) hangs, and its thread is left behind."""
+
+    def returned(self) -> None:
+        """The thread that was left behind came back."""
 
 
 @dataclass(eq=False)
@@ -23,6 +36,7 @@ class _Job(Generic[Answer]):
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answer]
     deadline: float
+    watch: Watch | None = None
     timer: asyncio.TimerHandle | None = None
 
 
@@ -73,14 +87,21 @@ class Worker:
         """Threads that were abandoned and still hang."""
         return len(self._abandoned)
 
-    def submit(self, call: Callable[[], Answer], *, deadline: float | None = None) -> asyncio.Future[Answer]:
+    def submit(
+        self, call: Callable[[], Answer], *, deadline: float | None = None, watch: Watch | None = None
+    ) -> asyncio.Future[Answer]:
         """Runs `call` after the jobs before it; the future gets what it returns or raises.
+
+        Args:
+            call: Runs on the thread.
+            deadline: Seconds it may take.
+            watch: May find earlier that it hangs, and is told when its thread is left behind and comes back.
 
         Raises:
             NvmlError: (by the future) it was not done in time, or too many threads hang.
         """
         loop = asyncio.get_running_loop()
-        job = _Job(call, loop, loop.create_future(), self._deadline if deadline is None else deadline)
+        job = _Job(call, loop, loop.create_future(), self._deadline if deadline is None else deadline, watch)
         if self._stopped:
             job.future.set_exception(_too_late(f"{self.name} was stopped"))
         elif len(self._abandoned) >= self._spares:
@@ -108,7 +129,17 @@ class Worker:
         lane = self._lane = self._lane or self._start()
         lane.since = time.monotonic()
         lane.queue.put(job)
-        job.timer = job.loop.call_later(job.deadline, self._overdue, job, lane)
+        self._look(job, lane)
+
+    def _look(self, job: _Job[Any], lane: _Lane) -> None:
+        """Now, and again when it may have become too late."""
+        left = lane.since + job.deadline - time.monotonic()
+        if job.watch is not None:
+            left = min(left, job.watch.left())
+        if left > 0:
+            job.timer = job.loop.call_later(left, self._look, job, lane)
+        else:
+            self._overdue(job, lane)
 
     def _start(self) -> _Lane:
         lane = _Lane()
@@ -138,6 +169,8 @@ class Worker:
         if lane in self._abandoned:
             self._abandoned -= {lane}
             lane.queue.put(None)
+            if job.watch is not None:
+                job.watch.returned()
             return
         self._running = None
         if job.timer is not None:
@@ -149,8 +182,11 @@ class Worker:
     def _overdue(self, job: _Job[Any], lane: _Lane) -> None:
         self._abandoned |= {lane}
         self._lane = self._running = None
+        if job.watch is not None:
+            job.watch.abandoned(lane.since)
         if not job.future.done():
-            job.future.set_exception(_too_late(f"a call of {self.name} took more than {job.deadline:g} s"))
+            took = min(job.deadline, round(time.monotonic() - lane.since, 2))
+            job.future.set_exception(_too_late(f"a call of {self.name} took more than {took:g} s"))
         if len(self._abandoned) < self._spares:
             self._next()
             return

@@ -15,6 +15,7 @@ from deviceplugin.model.evidence import (
     ScanSeen,
     TakenUp,
     Tick,
+    Unanswered,
 )
 from deviceplugin.model.health import Verdict
 from deviceplugin.model.node import DriverState, Fabric, FabricState, Gpu, Node, Problem
@@ -132,6 +133,7 @@ everywhere: st.SearchStrategy[Evidence] = st.one_of(
         openable=trilean,
         failures=st.integers(-1, 4),
     ),
+    st.builds(Unanswered, st.sampled_from((*UUIDS, "", "GPU-unheard-of")), st.just("nvmlDeviceGetMemoryInfo")),
     st.builds(ChecksWorked, st.sampled_from(("events", "states"))),
     st.builds(Forgotten, st.sampled_from((*UUIDS, *INSTANCES, "", "GPU-unheard-of"))),
     st.just(PolicyChanged()),

@@ -6,8 +6,9 @@ from deviceplugin.config.document import CheckFailure, HealthSection
 from deviceplugin.model.evidence import (
     ChecksFailed,
     ChecksWorked,
+    Unanswered,
 )
-from deviceplugin.model.node import Problem
+from deviceplugin.model.node import LEFT_OUT, Problem
 from tests.strategies.nodes import card
 from tests.unit.judge_ward import A, B, Ward, good
 
@@ -124,3 +125,17 @@ def test_h8_the_policy_may_change_meanwhile() -> None:
     ward.hear(ChecksFailed("events", failures=3))
     told = ward.configure(on_check_failure=CheckFailure.UNHEALTHY)
     assert {(one.uuid, one.rule) for one in told} == {(A, "health.onCheckFailure"), (B, "health.onCheckFailure")}
+
+
+def test_m2_a_card_that_calls_hang_on_is_out_until_a_scan_asked_it() -> None:
+    ward = Ward()
+    left = Problem(A, LEFT_OUT, 10, "calls about this GPU hang")
+    assert ward.scan(card(0), card(1), problems=(left,)) == ()
+    (out,) = ward.hear(Unanswered(A, "nvmlDeviceGetName"))
+    assert (out.uuid, out.reason, out.kind) == (A, "unanswering", "lost")
+    assert "hang (nvmlDeviceGetName)" in out.detail
+    assert ward.hear(Unanswered(A, "nvmlDeviceGetName")) == ()
+    assert ward.scan(card(0), card(1), problems=(left,)) == ()
+    assert list(ward.sick) == [A]
+    (back,) = ward.scan(card(0), card(1))
+    assert (back.to, back.reason) == ("healthy", "unanswering")

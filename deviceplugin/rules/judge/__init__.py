@@ -28,6 +28,7 @@ from deviceplugin.model.evidence import (
     ScanSeen,
     TakenUp,
     Tick,
+    Unanswered,
 )
 from deviceplugin.model.health import Sickness, Transition
 from deviceplugin.model.node import Node
@@ -36,7 +37,7 @@ from deviceplugin.rules.judge.boots import another_load
 from deviceplugin.rules.judge.damping import forgotten
 from deviceplugin.rules.judge.declarations import checks_failed, checks_worked, declare, injected
 from deviceplugin.rules.judge.draft import Draft
-from deviceplugin.rules.judge.hardware import driver_reloaded, event_seen, reading_seen, taken_up
+from deviceplugin.rules.judge.hardware import driver_reloaded, event_seen, reading_seen, taken_up, unanswered
 from deviceplugin.rules.judge.rulings import known
 from deviceplugin.rules.judge.scans import scan_seen
 from deviceplugin.rules.judge.state import Ailment, Judged, JudgeState
@@ -155,6 +156,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Draft, Any], None]] = MappingProxyType(
         TakenUp: taken_up,
         Injected: injected,
         ChecksFailed: checks_failed,
+        Unanswered: unanswered,
         ChecksWorked: checks_worked,
         Forgotten: _forget,
         PolicyChanged: _nothing,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from deviceplugin.model.evidence import DriverReloaded, TakenUp
+from deviceplugin.model.evidence import DriverReloaded, TakenUp, Unanswered
 from deviceplugin.model.health import Verdict
 from deviceplugin.model.vitals import Event, EventKind, Reading
 from deviceplugin.rules.judge import xids
@@ -107,6 +107,12 @@ def reading_seen(draft: Draft, reading: Reading) -> None:
     if summary is Signal.DIRTY or (summary is not None and reading.alive is not False):
         own = STATES.keys()
         draft.signal(summary, lambda one: one.gpu == gpu and one.reason not in own)
+
+
+def unanswered(draft: Draft, evidence: Unanswered) -> None:
+    """A card that a question hangs on serves nobody until it answers a whole scan again."""
+    what = f"calls about this GPU hang ({evidence.query}), while the driver answers otherwise"
+    _found(draft, evidence.uuid, "unanswering", what)
 
 
 _SIGNALS = MappingProxyType({Answer.GOOD: Signal.CLEARED, Answer.ABSENT: Signal.MUTE})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from deviceplugin.model.evidence import ScanSeen
-from deviceplugin.model.node import DriverState, Gpu, Node
+from deviceplugin.model.node import LEFT_OUT, DriverState, Gpu, Node
 from deviceplugin.rules.judge.draft import Draft
 from deviceplugin.rules.judge.state import Ailment, Card
 from deviceplugin.rules.judge.table import Phase, Signal
@@ -63,7 +63,7 @@ def _here(draft: Draft, gpu: Gpu, ill: frozenset[str]) -> None:
     own = [one.reason for one in draft.ailments.values() if one.target == gpu.uuid]
     before = draft.cards.get(gpu.uuid) or Card(gpu.uuid, gone=not _ABSENCE.isdisjoint(own))
     doubted = before.gone or "unanswering" in own
-    answers = not gpu.lost and not (doubted and ill - before.odd)
+    answers = not gpu.lost and LEFT_OUT not in ill and not (doubted and ill - before.odd)
     unread = any(word in query for query in ill for word in ("Mig", "Instance"))
     card = replace(
         before,
