@@ -6,6 +6,7 @@ One module per subcommand, imported only when it is called: a subcommand costs w
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -57,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has enough; what Python would still flush at exit has nowhere to go.
         sys.stderr.close()
         return OK
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return 130
 

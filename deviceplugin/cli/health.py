@@ -49,7 +49,7 @@ def ask_daemon(context: Context, request: dict[str, Any]) -> dict[str, Any]:
         reply = ask(path, request)
     except OSError as error:
         raise PluginError(
-            f"no plugin answers on {path} ({error}); is it running, and with this --control-socket?"
+            f"no plugin answers on {path} ({error.strerror or error}); is it running, and with this --control-socket?"
         ) from error
     if "error" in reply:
         raise PluginError(str(reply["error"]))

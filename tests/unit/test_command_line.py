@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from deviceplugin.cli import USAGE, main
@@ -22,3 +26,15 @@ def test_help_of_a_subcommand_may_be_asked_for_in_words(capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("usage: gpu-device-plugin resources")
     assert main(["help", "resorces"]) == USAGE
     assert "did you mean 'resources'?" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "deviceplugin", "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
