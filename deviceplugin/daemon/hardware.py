@@ -25,7 +25,7 @@ from deviceplugin.nvml.driver import Driver
 from deviceplugin.nvml.events import EventStatus, EventThread
 from deviceplugin.nvml.failure import without_driver
 from deviceplugin.nvml.tour import Tour
-from deviceplugin.nvml.tours import PATIENCE, SPARES, Tours
+from deviceplugin.nvml.tours import SPARES, Tours
 from deviceplugin.nvml.vitals import Vitals
 from deviceplugin.nvml.worker import Worker
 from deviceplugin.rules.allocate.nodes import dev_root_here
@@ -41,7 +41,6 @@ RENEWALS = 2.0
 SCAN_DEADLINE = 60.0
 SCANS_TO_RENEWAL = 2
 """Of cards that are lost or not shown: NVML finds cards when it is initialised, and never after."""
-_USUAL_INTERVAL, _LEAST_PATIENCE = 5.0, 2.0
 AWAY = frozenset({DriverState.NO_DRIVER, DriverState.NO_HARDWARE, DriverState.FAILING, DriverState.RELEASED})
 """States in which the driver may have been loaded anew unseen."""
 STEADY = frozenset({DriverState.READY, DriverState.RELEASED})
@@ -106,7 +105,7 @@ class Hardware:
 
     async def read(self) -> None:
         """Reads the health states of all cards, and lets time pass for the judge."""
-        self._tours.patience = _patience(self._world.loaded.config.health.interval)
+        self._tours.suit(self._world.loaded.config.health.interval)
         seen = await self._checking.read(self._world.node)
         if seen.error is not None:
             self._told_failure(SOURCE, seen.error)
@@ -198,7 +197,7 @@ class Hardware:
         handover, gfd = self._world.handover, config.flags.gfd
         self._driver.renew_interval = SCANS_TO_RENEWAL * config.daemon.rescan_interval
 
-        self._tours.patience = _patience(config.health.interval)
+        self._tours.suit(config.health.interval)
 
         def scan(tour: Tour) -> Node:
             dev_root = dev_root_here(handover, exists)
@@ -290,11 +289,6 @@ class Hardware:
             self._loop.call_soon_threadsafe(handler, value)
 
         return call
-
-
-def _patience(interval: float) -> float:
-    """Whoever reads health states more often than by default wants to know of a card that hangs sooner, too."""
-    return min(PATIENCE, max(_LEAST_PATIENCE, interval * PATIENCE / _USUAL_INTERVAL))
 
 
 _DOING = {"scan": "scanning the node", SOURCE: "reading the health states"}

@@ -26,6 +26,7 @@ Answer = TypeVar("Answer")
 
 PATIENCE = 8.0
 """Seconds for one call: a GPU that is opened without persistence mode may take several."""
+_LEAST, _USUAL = 2.0, 5.0
 SPARES = 4
 """Threads that may hang before nothing is asked any more."""
 _FEW = 2
@@ -86,6 +87,10 @@ class Tours:
     def left_out(self) -> Mapping[str, str]:
         """The cards that are found to hang and have not answered since, with the call."""
         return {card: hang.query for card, hang in self._hangs.items() if hang.proven}
+
+    def suit(self, interval: float) -> None:
+        """Whoever reads health states more often than every 5 s wants to know of a card that hangs sooner, too."""
+        self.patience = min(PATIENCE, max(_LEAST, interval * PATIENCE / _USUAL))
 
     async def make(self, kind: str, call: Callable[[Tour], Answer], *, deadline: float) -> Answer:
         """The answer of a tour, in which cards that hang are left out.
@@ -148,10 +153,15 @@ class Tours:
             self._over()
 
     def _learn(self, tour: Tour, kind: str) -> None:
-        """A tour that ended clears the cards it asked, and convicts those it did without."""
+        """A tour that ended clears the cards it asked, and convicts those it did without.
+
+        Raises:
+            NvmlError: It had no card left to ask.
+        """
         self._keep(lambda card, _hang: card not in tour.answered)
-        if len(tour.skipped) > 1 and not tour.answered - {PAIRS}:
-            return
+        if tour.doubtful and len(tour.skipped) > 1 and not tour.answered - {PAIRS}:
+            self._keep(lambda _card, hang: hang.proven)
+            raise NvmlError(f"calls about every GPU hang ({', '.join(set(tour.skipped.values()))})", code=Code.TIMEOUT)
         for card, hang in self._hangs.items():
             if card in tour.skipped and hang.kind == kind and not hang.proven:
                 self._put(card, replace(hang, proven=True))
