@@ -25,29 +25,38 @@ class Writer:
     """
 
     def __init__(self) -> None:
+        self._text = b""
         self._kept: dict[str, Written] = {}
 
     def write(self, rows: Iterable[Metric[Source]], source: Source) -> bytes:
         """The text of all rows that have samples, in the order of the table."""
         kept: dict[str, Written] = {}
+        pieces: list[memoryview] = []
+        before, at = memoryview(self._text), 0
         for row in rows:
             # Lets go of the interpreter: an Allocate waits for the writing of one family at most, not of all.
             time.sleep(0)
             samples = [Sample(row.name + suffix, labels, value) for labels, value, suffix in row.samples(source)]
-            before = self._kept.get(row.name)
-            if before is not None and before.samples == samples:
-                kept[row.name] = before
-            elif samples:
-                kept[row.name] = Written(samples, generate_latest(_One(_family(row, samples))))
-        self._kept = kept
-        return b"".join(one.text for one in kept.values())
+            if not samples:
+                continue
+            known = self._kept.get(row.name)
+            if known is not None and known.samples == samples:
+                piece, samples = before[known.start : known.end], known.samples
+            else:
+                piece = memoryview(generate_latest(_One(_family(row, samples))))
+            kept[row.name] = Written(samples, at, at + len(piece))
+            pieces.append(piece)
+            at += len(piece)
+        self._text, self._kept = b"".join(pieces), kept
+        return self._text
 
 
 class Written(Struct, frozen=True):
-    """A family, and its text."""
+    """A family, and where it stands in the text."""
 
     samples: list[Sample]
-    text: bytes
+    start: int
+    end: int
 
 
 class _One(Collector):
