@@ -11,7 +11,7 @@ from tests.chaos import deeds, life
 from tests.chaos.model import GPU, Listed, Lists, Settings, books
 from tests.chaos.scene import RESCAN, ChaosError, Scene, Size, Stretch
 from tests.fake_kubelet import AdmissionFailed, Frame, Pod
-from tests.waiting import wait_until
+from tests.waiting import NotYet, wait_until
 
 DEEDS: Mapping[deeds.Deed, int] = {
     deeds.fatal_xid: 4,
@@ -134,7 +134,13 @@ def _stretch(scene: Scene, report: Report, seed: int) -> None:
             report.deeds[deed.__name__] = report.deeds.get(deed.__name__, 0) + 1
             scene.say(f"{report.steps:4d} {words}")
         _always(scene)
-        time.sleep(rng.choice(PAUSES))
+        _pause(rng.choice(PAUSES))
+
+
+def _pause(seconds: float) -> None:
+    """Time between two deeds, which is part of the walk: nothing is waited for."""
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() >= until, what="the end of a pause")
 
 
 def _always(scene: Scene) -> None:
@@ -192,19 +198,25 @@ def _rest(scene: Scene, report: Report) -> None:
 
 def _settle(scene: Scene) -> Lists:
     """Waits until kubelet, plugin and model agree, and go on agreeing for a while."""
-    deadline = time.monotonic() + PATIENCE
     since: float | None = None
-    while True:
+
+    def agreed() -> list[Lists] | NotYet:
+        nonlocal since
         _always(scene)
         wanted = scene.lists
         wrong = list(_disagreements(scene, wanted))
         now = time.monotonic()
         since = None if wrong else since or now
         if since is not None and now - since >= CALM:
-            return wanted
-        if now > deadline:
-            raise ChaosError("no agreement after the rest:\n  " + "\n  ".join(wrong or ["it keeps changing"]))
-        time.sleep(0.02)
+            return [wanted]
+        return NotYet("\n  ".join(wrong or ["it keeps changing"]))
+
+    try:
+        settled = wait_until(agreed, timeout=PATIENCE, what="agreement after the rest", interval=0.02)
+    except AssertionError as error:
+        raise ChaosError(str(error)) from None
+    assert isinstance(settled, list)
+    return settled[0]
 
 
 def _disagreements(scene: Scene, wanted: Lists) -> Iterator[str]:
