@@ -1,4 +1,7 @@
-"""Who may look: TLS, client certificates and passwords. Files are read again when they change."""
+"""Who may look: TLS, client certificates and passwords. Files are read again when they change.
+
+TLS is the standard library's context, set up as the Prometheus client library does it for its own server.
+"""
 
 from __future__ import annotations
 

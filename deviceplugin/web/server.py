@@ -1,7 +1,8 @@
 """The port: accepts connections on a thread of its own and answers each on another, at most so many at once.
 
 Nothing here waits for the daemon save the two probes, and they not for long. Each connection carries one request,
-bounded in size and in total time; the standard library's server bounds neither and takes 3 MB more.
+bounded in size and in total time. The server of the Prometheus client library, which is that of the standard library,
+bounds neither, takes any number of threads, and serves metrics alone.
 """
 
 from __future__ import annotations
