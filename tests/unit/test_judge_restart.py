@@ -80,6 +80,22 @@ def test_h3_an_instance_is_found_again_by_its_uuid_or_its_card_by_the_bus_id() -
     assert set(without.sick) == {slot(1)}
 
 
+@pytest.mark.parametrize("first", [DriverState.NO_DRIVER, DriverState.FAILING])
+def test_h3_a_remembered_instance_is_of_its_card_though_the_driver_came_late(first: DriverState) -> None:
+    ward = mig_ward()
+    ward.xid(79, gi=8)
+    cut = ward.node.gpus[0]
+    ward.state = start(Node(state=first), POLICY, remember(ward.state), "boot-1", ward.now)
+    ward.scan(cut, card(1), after=1)
+    assert ward.sick == {slot(1): ("xid-79",)}
+    assert set(ward.state.cards) == {A, card(1).uuid}
+    ward.scan(replace(cut, lost=True), card(1), after=1)
+    ward.scan(cut, card(1), after=1)
+    ward.hear(good(), 60)
+    assert ward.sick == {}
+    assert remember(ward.state) == ()
+
+
 def test_h3_a_card_that_is_away_at_start_was_reset_when_it_comes_back() -> None:
     ward = Ward()
     ward.xid(79)

@@ -75,6 +75,7 @@ def _here(draft: Draft, gpu: Gpu, ill: frozenset[str]) -> None:
         odd=ill if answers and not doubted else before.odd,
     )
     draft.cards[gpu.uuid] = card
+    _adopt(draft, card)
     if gpu.lost:
         draft.see(_ail(draft, gpu.uuid, gpu.uuid, "lost", "the driver answered GPU_IS_LOST"))
     if answers:
@@ -82,6 +83,15 @@ def _here(draft: Draft, gpu: Gpu, ill: frozenset[str]) -> None:
         if before.gone:
             draft.signal(Signal.RESET, lambda one: one.gpu == gpu.uuid)
         draft.signal(Signal.BACK, lambda one: one.target == gpu.uuid)
+
+
+def _adopt(draft: Draft, card: Card) -> None:
+    """What was remembered of an instance before any scan could say whose it is belongs to this card from now on."""
+    here = {instance.uuid for instance in card.instances}
+    for key, ailment in list(draft.ailments.items()):
+        if ailment.target in here and ailment.gpu != card.uuid:
+            draft.ailments[key] = replace(ailment, gpu=card.uuid)
+            draft.cards.pop(ailment.target, None)
 
 
 def _instances(draft: Draft, before: Card, card: Card) -> None:
