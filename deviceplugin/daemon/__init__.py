@@ -4,6 +4,7 @@ Anything that happens (a scan, an event, a health reading, a configuration) goes
 snapshot; `supervisor` publishes it and reconciles the endpoints with the resources it offers.
 """
 
-from deviceplugin.daemon.supervisor import Daemon, Ending
+from deviceplugin.daemon.replacing import Ending
+from deviceplugin.daemon.supervisor import Daemon
 
 __all__ = ["Daemon", "Ending"]

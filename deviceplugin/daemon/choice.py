@@ -51,6 +51,14 @@ class Choice:
         """
         return self._load(self.wanted)
 
+    def check_start(self) -> None:
+        """Loads what a fresh process would begin with.
+
+        Raises:
+            ConfigError: It would end at once.
+        """
+        self._load("")
+
     def took(self, state_dir: str) -> None:
         """Notes what was taken into force, for the next start; without a writable folder the label is waited for."""
         if not state_dir:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from deviceplugin.daemon import telling
 from deviceplugin.daemon.choice import Choice
 from deviceplugin.daemon.outlets import HEAD_START
+from deviceplugin.daemon.replacing import Ending
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.model.errors import ConfigError, NvmlError
 
@@ -61,6 +62,8 @@ class Reloading:
                 # The first lists do not wait for it.
                 await self._wanted(HEAD_START if fresh else None)
                 await self._load_anew()
+                if self._daemon.replacement.due:
+                    await self._make_way()
         finally:
             for end in ends.values():
                 end()
@@ -104,6 +107,18 @@ class Reloading:
         self._daemon.rehearsals.look()
         await self._follow_release()
         self._daemon.hardware.rescan()
+
+    async def _make_way(self) -> None:
+        """Ends this process for a fresh one, unless the configuration would end that: then when it is mended."""
+        try:
+            await asyncio.to_thread(self._choice.check_start)
+        except ConfigError as error:
+            log.error(  # noqa: TRY400 - a user's mistake is no traceback
+                "a fresh process must load the new driver, and waits for the configuration to be mended: %s",
+                "; ".join(error.problems),
+            )
+            return
+        self._daemon.stop(Ending.REPLACE)
 
     async def _follow_release(self) -> None:
         """A cordon with `release: true` lets go of the driver, and its end takes it up again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import Enum
 
 from deviceplugin.model.node import DriverState
 
@@ -15,6 +16,14 @@ FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 600.0
 
 
+class Ending(Enum):
+    """Why the daemon ended."""
+
+    STOPPED = "stopped"
+    REPLACE = "replace"
+    """The driver was upgraded underneath: only a fresh process can load the new library."""
+
+
 class Replacement:
     """Follows the driver's state, and calls `end` when a fresh process is due.
 
@@ -23,31 +32,34 @@ class Replacement:
 
     Args:
         tries: Fresh processes in a row before this one.
-        end: Ends this process in favour of another.
+        end: Called once when this process is to make way; `due` tells afterwards whether that still holds.
     """
 
     def __init__(self, tries: int, end: Callable[[], None]) -> None:
         self.tries = tries
+        self.due = False
+        """Whether this process should make way now."""
         self._end = end
-        self._due: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, state: DriverState) -> None:
         """Takes note of the driver's state."""
         if state is DriverState.MISMATCH:
-            if self._due is None:
+            if self._timer is None:
                 self._plan()
             return
         if state is DriverState.READY:
             self.tries = 0
-            if self._due is not None:
-                self._due.cancel()
-                self._due = None
+            self.due = False
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def _plan(self) -> None:
         loop = asyncio.get_running_loop()
         if not self.tries:
             log.warning("the driver was upgraded underneath; beginning a fresh process that loads the new library")
-            self._due = loop.call_later(0, self._end)
+            self._timer = loop.call_later(0, self._make_way)
             return
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.tries - 1, 10))
         log.warning(
@@ -55,4 +67,8 @@ class Replacement:
             "or reboot the node; a fresh process looks again in %g s",
             pause,
         )
-        self._due = loop.call_later(pause, self._end)
+        self._timer = loop.call_later(pause, self._make_way)
+
+    def _make_way(self) -> None:
+        self.due = True
+        self._end()

@@ -7,7 +7,6 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from deviceplugin.daemon.outlets import Outlets
 from deviceplugin.daemon.preparing import prefer, prepare
 from deviceplugin.daemon.rehearsing import Rehearsals
 from deviceplugin.daemon.reloading import Reloading
-from deviceplugin.daemon.replacing import Replacement
+from deviceplugin.daemon.replacing import Ending, Replacement
 from deviceplugin.daemon.showing import Showing
 from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
@@ -48,14 +47,6 @@ AGAIN = 30.0
 """Seconds after which something that pods can do without is begun again."""
 
 
-class Ending(Enum):
-    """Why the daemon ended."""
-
-    STOPPED = "stopped"
-    REPLACE = "replace"
-    """The driver was upgraded underneath: only a fresh process can load the new library."""
-
-
 class Daemon:
     """One life of the plugin. Construct it on the loop that runs it.
 
@@ -75,7 +66,6 @@ class Daemon:
         self.moved = asyncio.Event()
         """Set when there is something new to show that the board does not tell, such as a registration."""
         self._fresh = fresh
-        self.replacement = Replacement(fresh, lambda: self.stop(Ending.REPLACE))
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
@@ -89,6 +79,7 @@ class Daemon:
         self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.reloading = Reloading(self, choice)
+        self.replacement = Replacement(fresh, self.reloading.request)
         self.rehearsals = Rehearsals(self)
         self._save_now = asyncio.Event()
         self._told = self.board.current

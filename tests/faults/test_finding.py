@@ -171,6 +171,25 @@ def test_E2_a_mismatch_that_persists_is_no_loop(make: Make) -> None:
     node.wait_healthy(4)
 
 
+def test_E2_a_fresh_process_waits_for_a_broken_configuration_to_be_mended(make: Make) -> None:
+    node = make("hgx-a100-4", LATER)
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.configure("version: v1\nsharing: 3\n")
+    node.said("configuration refused, the present one stays in force")
+    node.driver.driver("mismatch", force=True)
+    said = node.said("a fresh process must load the new driver, and waits for the configuration to be mended")[
+        "message"
+    ]
+    assert f"{node.config_file}:2:10: sharing: must be a section" in said
+    assert node.is_("live")
+    assert node.admit("one", 2).all_ids
+    node.configure("version: v1\n")
+    assert node.said("the driver is ready", driver="595.45.04")
+    node.kubelet.wait_for(GPU, healthy=4, unhealthy=0, streams=1)
+    assert node.plugin.running
+
+
 def test_E2_a_driver_unloaded_and_loaded_anew_is_taken_up(make: Make) -> None:
     node = make()
     node.plugin.start()
