@@ -48,7 +48,7 @@ SECTIONS: Mapping[str, tuple[str, Mapping[int, str]]] = {
             11: "A resource that becomes empty sends an empty list before it goes.",
             12: "A list too large for the kubelet is refused with the number that fits.",
             13: "The kubelet's folder is a setting, and the paths tried are said.",
-            14: "Liveness asks the plugin's own loops and sockets, readiness kubelet and driver; none restarts a good one.",
+            14: "Liveness asks the plugin's loops and sockets, readiness kubelet and driver; none restarts a good one.",
         },
     ),
     "E": (

@@ -30,4 +30,5 @@ def test_what_needs_an_absent_program_is_left_out_aloud(file: str, programs: tup
     assert run.returncode == 5, run.stdout
     assert "skipped" not in run.stdout
     for program in programs:
-        assert f"tests need {program}, which is not installed (`make system-packages` installs what Debian has)" in run.stdout
+        told = f"tests need {program}, which is not installed (`make system-packages` installs what Debian has)"
+        assert told in run.stdout
