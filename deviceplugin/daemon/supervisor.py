@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,7 @@ class Daemon:
         """Set when there is something new to show that the board does not tell, such as a registration."""
         self._fresh = fresh
         self._sicknesses = SicknessFile(loaded.config.daemon.state_dir)
+        self._saver = ThreadPoolExecutor(1, "saves")
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
         self.mps = Standings(self.world, lambda: self.take_in(News()), self.watcher.watch)
@@ -81,7 +83,6 @@ class Daemon:
         self.reloading = Reloading(self, choice)
         self.replacement = Replacement(fresh, self.reloading.request)
         self.rehearsals = Rehearsals(self)
-        self._save_now = asyncio.Event()
         self._told = self.board.current
         self._published = False
         self._outlets = Outlets(self)
@@ -111,7 +112,7 @@ class Daemon:
             if await self._begun():
                 await self._live(showing)
         ending = await self._ending
-        await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
+        await self._save()
         log.info("ended: %s", ending.value)
         return ending
 
@@ -136,7 +137,6 @@ class Daemon:
                     "scans": self.hardware.run_scans(),
                     "reads": self.hardware.run_reads(),
                     "reloads": self.reloading.run(),
-                    "saves": self._run_saves(),
                     "injections": self.rehearsals.run(),
                     "preparing": self._aside("preparing preferred allocation", partial(prepare, self.board)),
                     "mps": self._aside("the look at MPS control daemons", partial(self.mps.run, self.board)),
@@ -157,13 +157,14 @@ class Daemon:
 
     def take_in(self, news: News) -> None:
         """Publishes the world as it is now, if it differs from what the board shows, and tells what changed."""
+        if news.transitions:
+            # First of all, on a thread of its own: what streams are told soon should be in the file by then.
+            self._save()
         before, now = self._told, self.world.snapshot
         telling.news(news)
         for transition in news.transitions:
             self.ledger.turn(transition)
             self._outlets.turned(transition)
-        if news.transitions:
-            self._save_now.set()
         if (before.node, before.health, before.config) == (now.node, now.health, now.config) and (
             before.inventory is now.inventory
         ):
@@ -212,8 +213,8 @@ class Daemon:
         self.reloading.request()
         self.hardware.rescan()
 
-    async def _run_saves(self) -> None:
-        while True:
-            await self._save_now.wait()
-            self._save_now.clear()
-            await asyncio.to_thread(self._sicknesses.save, self.world.remembered)
+    def _save(self) -> asyncio.Future[bool]:
+        """Has what is known when the thread comes to it kept; of several requests in a row the first writes it all."""
+        return asyncio.get_running_loop().run_in_executor(
+            self._saver, lambda: self._sicknesses.save(self.world.remembered)
+        )
