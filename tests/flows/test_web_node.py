@@ -106,26 +106,37 @@ def opened(seen: Seen) -> bool:
 
 BROKEN = """
 import sys
-import deviceplugin.daemon.outlets as outlets
+import deviceplugin.daemon.{module} as module
 from deviceplugin.cli import main
 
 async def run(self):
-    raise ZeroDivisionError("a bug in labels and cluster")
+    raise ZeroDivisionError("a bug in {part}")
 
-outlets.Outlets.run = run
+module.{run} = run
 sys.exit(main())
 """
 
 
-def test_a_bug_in_a_part_that_pods_can_do_without_is_counted_and_allocation_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "run", "part"),
+    [
+        ("outlets", "Outlets.run", "labels and cluster"),
+        ("hardware", "Hardware.run_scans", "scanning"),
+        ("hardware", "Hardware.run_reads", "reading health states"),
+        ("reloading", "Reloading.run", "reloading the configuration"),
+    ],
+)
+def test_a_bug_in_a_part_that_pods_can_do_without_is_counted_and_allocation_goes_on(
+    tmp_path: Path, module: str, run: str, part: str
+) -> None:
     address = f"127.0.0.1:{free_port()}"
     with FakeNode(tmp_path, "t4x1", [f"--metrics-address={address}"]) as node:
         assert node.plugin.command[:3] == [sys.executable, "-m", "deviceplugin"]
-        node.plugin.command[1:3] = ["-c", BROKEN]
+        node.plugin.command[1:3] = ["-c", BROKEN.format(module=module, run=run, part=part)]
         node.plugin.start()
-        node.plugin.wait_for_log("labels and cluster ended by a bug")
+        node.plugin.wait_for_log(f"{part} ended by a bug")
         node.plugin.wait_for_log("metrics and status page", timeout=30)
         seen = Seen(node, address)
-        seen.wait(lambda: seen.samples("gpu_device_plugin_bugs_total", part="labels and cluster"), "the bug")
+        seen.wait(lambda: seen.samples("gpu_device_plugin_bugs_total", part=part), "the bug")
         node.wait_healthy(1)
         assert node.kubelet.admit(Pod("train", containers={"main": {GPU: 1}}))["main"].all_ids
