@@ -32,8 +32,8 @@ from deviceplugin.daemon.standings import Standings
 from deviceplugin.daemon.world import News, World
 from deviceplugin.files.sickness import SicknessFile, boot_identity
 from deviceplugin.files.watch import Watcher
+from deviceplugin.kubelet.decisions import Rules
 from deviceplugin.kubelet.endpoint import Wiring
-from deviceplugin.kubelet.service import Rules
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ConfigError, NvmlError
@@ -128,22 +128,20 @@ class Daemon:
         return False
 
     async def _live(self, showing: Showing) -> None:
+        parts: dict[str, Callable[[], Awaitable[None]]] = {
+            "watching files": self.watcher.run,
+            "scanning": self.hardware.run_scans,
+            "reading health states": self.hardware.run_reads,
+            "reloading the configuration": self.reloading.run,
+            "rehearsing": self.rehearsals.run,
+            "preparing preferred allocation": partial(prepare, self.board),
+            "the look at MPS control daemons": partial(self.mps.run, self.board),
+            "metrics and status page": showing.run,
+            "labels and cluster": self._outlets.run,
+        }
         async with asyncio.TaskGroup() as group:
             endpoints = group.create_task(self.endpoints.run(), name="endpoints")
-            aside = [
-                group.create_task(task, name=name)
-                for name, task in {
-                    "watcher": self.watcher.run(),
-                    "scans": self.hardware.run_scans(),
-                    "reads": self.hardware.run_reads(),
-                    "reloads": self.reloading.run(),
-                    "injections": self.rehearsals.run(),
-                    "preparing": self._aside("preparing preferred allocation", partial(prepare, self.board)),
-                    "mps": self._aside("the look at MPS control daemons", partial(self.mps.run, self.board)),
-                    "showing": self._aside("metrics and status page", showing.run),
-                    "outlets": self._aside("labels and cluster", self._outlets.run),
-                }.items()
-            ]
+            aside = [group.create_task(self._aside(part, run), name=part) for part, run in parts.items()]
             await self._ending
             self.board.close()
             await endpoints
@@ -197,14 +195,14 @@ class Daemon:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
-    async def _aside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Runs what pods can do without: a bug there is logged and counted, and allocation goes on."""
+    async def _aside(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Runs a part that pods can do without for a while: a bug there is logged and counted, allocation goes on."""
         while True:
             try:
                 await run()
             except Exception:
-                log.exception("%s ended by a bug, beginning again in %g s; please report it", name, AGAIN)
-                self.ledger.count("bugs", name)
+                log.exception("%s ended by a bug, beginning again in %g s; please report it", part, AGAIN)
+                self.ledger.count("bugs", part)
                 self.moved.set()
             await asyncio.sleep(AGAIN)
 

@@ -15,10 +15,11 @@ from deviceplugin.board import Board
 from deviceplugin.config.document import Registration
 from deviceplugin.kubelet import sockets
 from deviceplugin.kubelet.announce import Announcement
+from deviceplugin.kubelet.decisions import Rules
 from deviceplugin.kubelet.observe import Observer
 from deviceplugin.kubelet.registrar import Registrar
 from deviceplugin.kubelet.server import Server, transport
-from deviceplugin.kubelet.service import Rules, Service
+from deviceplugin.kubelet.service import Service
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.kubelet.watchdog import Identity, Step, View, decide, phase
 from deviceplugin.ledger import Phase

@@ -16,8 +16,9 @@ import fake_nvml
 from deviceplugin.board import Board
 from deviceplugin.config.document import Config
 from deviceplugin.daemon.preparing import prefer
+from deviceplugin.kubelet.decisions import Rules
 from deviceplugin.kubelet.observe import Observer
-from deviceplugin.kubelet.service import Rules, Service
+from deviceplugin.kubelet.service import Service
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from deviceplugin.kubelet.wire import deviceplugin_pb2_grpc as services
 from deviceplugin.model.snapshot import Snapshot

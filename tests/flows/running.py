@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from deviceplugin.board import Board
 from deviceplugin.files.watch import Watcher
+from deviceplugin.kubelet.decisions import Rules
 from deviceplugin.kubelet.endpoint import Endpoint, Wiring
 from deviceplugin.kubelet.observe import Observer
-from deviceplugin.kubelet.service import Rules
 from deviceplugin.kubelet.settings import Backoff, EndpointSettings
 from deviceplugin.ledger import Phase
 from deviceplugin.model.errors import Refusal, RequestError

@@ -6,8 +6,9 @@ from typing import Any
 
 from deviceplugin.board import Board
 from deviceplugin.config.document import Config, Flags, IdStrategy, PluginFlags
+from deviceplugin.kubelet.decisions import Rules
 from deviceplugin.kubelet.observe import Observer
-from deviceplugin.kubelet.service import Rules, Service
+from deviceplugin.kubelet.service import Service
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from deviceplugin.model.grant import Grant
 from deviceplugin.model.inventory import Resource
