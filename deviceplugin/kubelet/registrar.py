@@ -18,6 +18,9 @@ from deviceplugin.kubelet.watchdog import Identity
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 0.05
+"""Seconds of a pause that nobody needs to be told."""
+
 
 class Registrar:
     """Registers one resource and keeps the books on it. All of it runs on the event loop."""
@@ -121,7 +124,8 @@ class Registrar:
     def stream_lost(self) -> None:
         """The kubelet's stream ended, and not by us."""
         pause = self._history.lost(time.monotonic())
-        log.info("%s: the kubelet's stream has ended; registering again in %.1f s", self.resource_name, pause)
+        again = "at once" if pause < _AT_ONCE else f"in {pause:.2g} s"
+        log.info("%s: the kubelet's stream has ended; registering again %s", self.resource_name, again)
 
     def about_to_register(self, kubelet: Identity, *, streamed: bool) -> None:
         """Looks at why this is necessary: one kubelet that keeps ending or never opens the stream is noticed."""
