@@ -38,6 +38,9 @@ def _pattern(pattern: Pattern, path: str, regular: tuple[str, ...]) -> Iterator[
             yield problem('is empty and matches nothing; write "*" for everything', f"{path}.{name}")
         if text and any(sign in text for sign in regular):
             yield warning(f"only * is special in {quote(text)}; it is no regular expression", f"{path}.{name}")
+    if pattern.pattern.lstrip().startswith(("<", ">")):
+        wanted = f'{{pattern: "*", memory: {quote(pattern.pattern.strip())}}}'
+        yield problem(f"is compared with product names; for an amount of memory write {wanted}", f"{path}.pattern")
     if pattern.name and (fault := resource_fault(pattern.name)):
         yield problem(fault, f"{path}.name")
     if pattern.memory is not None:

@@ -81,6 +81,13 @@ def test_what_works_and_is_odd(text: str, warning: str) -> None:
     ("text", "problem"),
     [
         (
+            'resources: {gpus: [{pattern: ">=80Gi", name: a}]}',
+            (
+                "1:21: resources.gpus[0].pattern: is compared with product names; for an amount of memory write "
+                '{pattern: "*", memory: ">=80Gi"}'
+            ),
+        ),
+        (
             'resources: {gpus: [{pattern: "*", pci: " ", name: a}]}',
             '1:35: resources.gpus[0].pci: is empty and matches nothing; write "*" for everything',
         ),
