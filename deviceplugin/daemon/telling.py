@@ -97,7 +97,12 @@ def _problems(before: Node, now: Node) -> None:
         if (problem.subject, problem.query, problem.code) not in known and (problem.query, problem.code) != _MOVED:
             _problem(problem, now)
     places = {gpu.uuid: gpu.index for gpu in before.gpus}
-    moved = [f"{g.uuid} {places[g.uuid]} -> {g.index}" for g in now.gpus if places.get(g.uuid, g.index) != g.index]
+    # A lost card has no index of the driver's, only a place behind the others.
+    moved = [
+        f"{g.uuid} {places[g.uuid]} -> {g.index}"
+        for g in now.gpus
+        if places.get(g.uuid, g.index) != g.index and not g.lost
+    ]
     if moved:
         log.info(
             "the driver numbers its GPUs anew; they are told apart by UUID, so nothing moves: %s", ", ".join(moved)
@@ -147,7 +152,7 @@ def _order(before: Node, now: Node) -> None:
     """Indices that mean another card than before, which containers were given under deviceIDStrategy index."""
     known = {gpu.uuid: gpu.index for gpu in before.gpus}
     for gpu in now.gpus:
-        if known.get(gpu.uuid, gpu.index) != gpu.index:
+        if known.get(gpu.uuid, gpu.index) != gpu.index and not gpu.lost:
             log.warning(
                 "GPU %d was GPU %d before: under deviceIDStrategy index a container that starts again may get another "
                 "GPU; set flags.plugin.deviceIDStrategy to uuid, which never changes",

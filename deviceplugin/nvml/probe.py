@@ -24,7 +24,7 @@ _HANGS = (
     "calls about this GPU hang ({}), and it is left alone until that one comes back: look in the kernel log, then "
     "reset the GPU or reboot the node"
 )
-_UNCOUNTED = "the driver no longer counts this card, though sysfs shows it: look for its PCI id in the kernel log"
+_UNCOUNTED = "the driver no longer counts this card, though sysfs shows it: look for {} in the kernel log"
 
 
 def probe(  # noqa: PLR0913 - a scan is made of these
@@ -144,7 +144,7 @@ class _Scan:
         present = frozenset(host.cards(self.host_root) if missing else ())
         gone = [gpu for gpu in missing if host.sysfs_name(gpu.pci) in present]
         for index, gpu in enumerate(gone, first + len(silent)):
-            self.inquiry.note(Problem(gpu.uuid, "nvmlDeviceGetCount", Code.GPU_IS_LOST, _UNCOUNTED))
+            self.inquiry.note(Problem(gpu.uuid, "nvmlDeviceGetCount", Code.GPU_IS_LOST, _UNCOUNTED.format(gpu.pci)))
             yield replace(gpu, index=index, lost=True)
 
 
