@@ -54,7 +54,7 @@ def _transition(one: Transition) -> None:
         "rule": one.rule,
         "kind": one.kind,
         **({"xid": one.xid} if one.xid is not None else {}),
-        **({} if well else {"todo": advise(one.reason)}),
+        **({} if one.over else {"todo": advise(one.reason)}),
     }
     part = "a MIG instance of " if one.uuid.startswith("MIG-") else ""
     level = logging.INFO if well else logging.WARNING

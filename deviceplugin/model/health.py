@@ -83,3 +83,5 @@ class Transition(Struct, frozen=True):
     """A sentence: what was seen and what brings the device back, or why it is back."""
     kind: str = ""
     xid: int | None = None
+    over: bool = False
+    """The cause counts no more, and nothing is left to do about it."""

@@ -207,7 +207,7 @@ def _transition(one: Transition) -> Json:
         "rule": one.rule,
         "detail": one.detail,
         "xid": one.xid,
-        "todo": "" if one.to is Verdict.HEALTHY else advise(one.reason),
+        "todo": "" if one.over else advise(one.reason),
     }
 
 

@@ -72,6 +72,7 @@ def test_h6_a_second_cause_is_told_and_its_end_too() -> None:
     ward.xid(94)
     (second,) = ward.hear(replace(good(), remap_failure=True))
     assert (second.before, second.to, second.reason) == ("unhealthy", "unhealthy", "remap-failure")
+    assert not second.over
     (less,) = ward.hear(good(), 1)
     assert (less.before, less.to, less.reason) == ("unhealthy", "unhealthy", "remap-failure")
     assert (
@@ -80,6 +81,8 @@ def test_h6_a_second_cause_is_told_and_its_end_too() -> None:
     )
     (back,) = ward.hear(Tick(), 100)
     assert (back.before, back.to) == ("unhealthy", "healthy")
+    assert less.over
+    assert back.over
 
 
 def test_h6_several_changes_at_once_are_told_one_after_the_other() -> None:

@@ -141,7 +141,7 @@ def test_a_terminal_shows_gpus_resources_and_changes() -> None:
 
 def test_a_recovery_needs_no_advice() -> None:
     view = view_of(sick=[3])
-    back = replace(view.books.transitions[0], to=Verdict.HEALTHY, detail="xid-79 is over")
+    back = replace(view.books.transitions[0], to=Verdict.HEALTHY, detail="xid-79 is over", over=True)
     view = replace(view, books=replace(view.books, transitions=(back,)))
     assert shown(view)["transitions"][0]["todo"] == ""
     assert "→" not in text(view)

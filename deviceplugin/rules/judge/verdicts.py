@@ -141,6 +141,7 @@ def _transition(change: _Change, after: JudgeState, now: float) -> Transition:
         detail=detail,
         kind=what.kind,
         xid=what.xid,
+        over=not change.stands,
     )
 
 
