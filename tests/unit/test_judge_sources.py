@@ -131,6 +131,7 @@ def test_m2_a_card_that_calls_hang_on_is_out_until_a_scan_asked_it() -> None:
     ward = Ward()
     left = Problem(A, LEFT_OUT, 10, "calls about this GPU hang")
     assert ward.scan(card(0), card(1), problems=(left,)) == ()
+    assert ward.hear(Unanswered("GPU-unheard-of", "nvmlDeviceGetName")) == ()
     (out,) = ward.hear(Unanswered(A, "nvmlDeviceGetName"))
     assert (out.uuid, out.reason, out.kind) == (A, "unanswering", "lost")
     assert "hang (nvmlDeviceGetName)" in out.detail

@@ -111,6 +111,8 @@ def reading_seen(draft: Draft, reading: Reading) -> None:
 
 def unanswered(draft: Draft, evidence: Unanswered) -> None:
     """A card that a question hangs on serves nobody until it answers a whole scan again."""
+    if evidence.uuid not in draft.cards:
+        return
     what = f"calls about this GPU hang ({evidence.query}), while the driver answers otherwise"
     _found(draft, evidence.uuid, "unanswering", what)
 
