@@ -14,7 +14,7 @@ from deviceplugin.config.load import load
 from tests.charting.helm import ROOT, render
 from tests.charting.schemas import VERSIONS, problems
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +48,7 @@ def commands() -> Iterator[tuple[str, list[str], str]]:
 COMMANDS = list(commands())
 OBJECT = "daemonset/nvidia-device-plugin"
 """kubectl's name for the object, no file."""
-OURS = [(p, w, o) for p, w, o in COMMANDS if w[0] == "gpu-device-plugin" and "fake:hgx-h100-8" in " ".join(w)]
+OURS = [(p, w, o) for p, w, o in COMMANDS if w[0].endswith("gpu-device-plugin") and "fake:hgx-h100-8" in " ".join(w)]
 
 
 @pytest.mark.parametrize("settings", re.findall(r"\| `([a-zA-Z]\S*=\S*)`", (ROOT / "docs" / "install.md").read_text()))
