@@ -89,9 +89,9 @@ def _adopt(draft: Draft, card: Card) -> None:
     """What was remembered of an instance before any scan could say whose it is belongs to this card from now on."""
     here = {instance.uuid for instance in card.instances}
     for key, ailment in list(draft.ailments.items()):
-        if ailment.target in here and ailment.gpu != card.uuid:
+        if ailment.target in here and not draft.card(ailment.gpu).present:
             draft.ailments[key] = replace(ailment, gpu=card.uuid)
-            draft.cards.pop(ailment.target, None)
+            draft.cards.pop(ailment.gpu, None)
 
 
 def _instances(draft: Draft, before: Card, card: Card) -> None:
