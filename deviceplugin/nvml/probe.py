@@ -52,9 +52,12 @@ def probe(  # noqa: PLR0913 - a scan is made of these
     Returns:
         The node; its state is not READY where the driver as a whole could not be asked.
     """
+    tour, seen = tour or Tour(), host_root if dev_root is None else dev_root
     try:
-        scan = _Scan(api, host_root, previous, tour or Tour())
-        return scan.run(host_root if dev_root is None else dev_root, machine_type_file)
+        scan = _Scan(api, host_root, previous, tour)
+        node = scan.run(seen, machine_type_file)
+        # Cards that change places while they are read show one card twice and hide another: a second look tells.
+        return _Scan(api, host_root, previous, tour).run(seen, machine_type_file) if scan.doubled else node
     except NvmlError as error:
         return without_driver(error, host_root, previous)
 
@@ -68,12 +71,14 @@ class _Scan:
         self.inquiry = Inquiry(tour)
         self.handles: dict[str, Handle] = {}
         self.counted = True
+        self.doubled = False
 
     def run(self, dev_root: str, machine_type_file: str) -> Node:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
         # Another driver version is another driver: nothing that was learnt from the old one holds.
         before = self.previous if self.previous and self.previous.driver_version == version else Node()
         gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
+        self.doubled = len({gpu.uuid for gpu in gpus}) < len(gpus)
         gpus = _certain(gpus, self.inquiry)
         pairs = PairReader(self.inquiry, self.api, Memory(before), self.tour).read(gpus, self.handles)
         # Asked last: where the driver went away meanwhile, what its files no longer say is not believed.

@@ -233,3 +233,21 @@ def test_a_structure_that_makes_no_sense_is_shown_by_its_members_and_the_same_ea
     (problem,) = problems_of(first, "nvmlDeviceGetMemoryInfo")
     assert problem.detail.startswith("answered total=0, free=")
     assert again.problems == first.problems
+
+
+def test_cards_that_change_places_while_they_are_read_are_looked_at_again() -> None:
+    swapped: list[int] = []
+
+    def by_index(ask: Callable[[int], Any], index: int) -> Any:
+        handle = ask({0: 5, 5: 0}.get(index, index) if swapped else index)
+        if index == 4 and not swapped:
+            swapped.append(index)
+        return handle
+
+    with altered("hgx-h100-8", nvmlDeviceGetHandleByIndex=by_index) as machine:
+        before = machine.scan()
+        node = machine.scan(before)
+    assert swapped
+    assert sorted(gpu.uuid for gpu in node.gpus) == sorted(machine.uuids)
+    assert not any(gpu.lost for gpu in node.gpus)
+    assert sorted(gpu.uuid for gpu in before.gpus) == sorted(machine.uuids)
