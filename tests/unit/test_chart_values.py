@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
@@ -210,3 +211,28 @@ def test_on_and_off_mean_the_same_without_quotes(word: object, text: str) -> Non
 
 def test_nothing_wanted_is_nothing_installed() -> None:
     assert render({"devicePlugin": {"enabled": False}}).objects == ()
+
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        ({"repository": "r/p", "tag": "1.0"}, "r/p:1.0"),
+        ({"repository": "r/p", "tag": 12}, "r/p:12"),
+        ({"repository": "r/p", "tag": DIGEST}, f"r/p@{DIGEST}"),
+        ({"repository": f"r/p@{DIGEST}"}, f"r/p@{DIGEST}"),
+    ],
+)
+def test_an_image_is_named_by_tag_or_digest(image: dict[str, Any], text: str) -> None:
+    assert render({"image": image}).container["image"] == text
+
+
+@pytest.mark.parametrize("name", ["g" * 70, "a" * 50 + "-" * 20 + "b", "a" * 43 + "---" + "b" * 40])
+@pytest.mark.parametrize("key", ["fullnameOverride", "nameOverride"])
+def test_names_too_long_end_where_a_name_may_end(key: str, name: str) -> None:
+    rendered = render({key: name, "config": {"map": {"a": "{}"}}, "cluster": {"events": True}})
+    names = [o["metadata"]["name"] for o in rendered.objects]
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one) for one in names), names
+    assert len({(o["kind"], o["metadata"]["name"]) for o in rendered.objects}) == len(rendered.objects)

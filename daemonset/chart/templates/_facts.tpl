@@ -18,6 +18,8 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- $mps := false -}}{{- $imex := not (empty $v.imex.channelIDs) -}}
 {{- range $name, $text := $v.config.map -}}
   {{- $config := fromYaml (default "{}" $text) -}}
+  {{- $shapes := fromJsonArray (include "gdp.shapes" $config) -}}
+  {{- if $shapes -}}{{- fail (printf "\n  - config.map.%s: %s\n" $name (join "; " $shapes)) -}}{{- end -}}
   {{- $flags := $config.flags | default dict -}}
   {{- $plugin := $flags.plugin | default dict -}}
   {{- $_ := set $configs $name $config -}}
@@ -70,6 +72,27 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   "cluster" (or $label $v.cluster.events $v.cluster.condition (has $labels (list "node" "node-feature")))
 -}}
 {{- toJson $facts -}}
+{{- end -}}
+
+{{/* What this chart reads of a configuration file and cannot, since it is no mapping or list; as a JSON list. */}}
+{{- define "gdp.shapes" -}}
+{{- $wrong := list -}}
+{{- range $path := list "flags" "flags.plugin" "sharing" "sharing.mps" "sharing.timeSlicing" "imex" -}}
+  {{- $here := $ -}}
+  {{- range $key := splitList "." $path -}}
+    {{- $here = ternary (get (ternary $here dict (kindIs "map" $here)) $key) "" (and (kindIs "map" $here) (hasKey (ternary $here dict (kindIs "map" $here)) $key)) -}}
+  {{- end -}}
+  {{- if not (or (kindIs "map" $here) (kindIs "invalid" $here) (eq (toString $here) "")) -}}
+    {{- $wrong = append $wrong (printf "%s must be a mapping, and is %s" $path (toJson $here)) -}}
+  {{- end -}}
+{{- end -}}
+{{- if not $wrong -}}
+  {{- $listed := ((($.flags | default dict).plugin) | default dict).deviceListStrategy | default "" -}}
+  {{- if not (or (kindIs "string" $listed) (kindIs "slice" $listed)) -}}
+    {{- $wrong = append $wrong (printf "flags.plugin.deviceListStrategy must be a name or a list of names, and is %s" (toJson $listed)) -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $wrong -}}
 {{- end -}}
 
 {{/* A word, words with commas, or a list, as a JSON list. */}}

@@ -1,23 +1,23 @@
 {{/* Names and labels are those that NVIDIA's chart gives: `helm upgrade` of its release finds its own DaemonSet. */}}
 
 {{- define "gdp.name" -}}
-{{- default "nvidia-device-plugin" .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- default "nvidia-device-plugin" .Values.nameOverride | trunc 63 | regexFind "^.*[a-z0-9]" -}}
 {{- end -}}
 
 {{- define "gdp.fullname" -}}
 {{- $name := include "gdp.name" . -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 63 | regexFind "^.*[a-z0-9]" -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 63 | regexFind "^.*[a-z0-9]" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | regexFind "^.*[a-z0-9]" -}}
 {{- end -}}
 {{- end -}}
 
 {{/* (dict "root" . "suffix" "configs"): a name for something beside the DaemonSet. */}}
 {{- define "gdp.nameOf" -}}
-{{- printf "%s-%s" (include "gdp.fullname" .root | trunc (int (sub 62 (len .suffix))) | trimSuffix "-") .suffix -}}
+{{- printf "%s-%s" (include "gdp.fullname" .root | trunc (int (sub 62 (len .suffix))) | regexFind "^.*[a-z0-9]") .suffix -}}
 {{- end -}}
 
 {{- define "gdp.namespace" -}}
@@ -47,7 +47,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "gdp.image" -}}
-{{- printf "%s:%v" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- $tag := toString (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- if contains "@" .Values.image.repository -}}
+{{- .Values.image.repository -}}
+{{- else -}}
+{{- printf "%s%s%s" .Values.image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gdp.configMapName" -}}
