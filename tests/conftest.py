@@ -10,6 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("patient")
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _WITHOUT_FOLDER = pytest.StashKey[dict[str, list[str]]]()

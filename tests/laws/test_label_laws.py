@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -47,7 +47,6 @@ def labels_of(node: Node, config: Config, facts: HostFacts | None = None) -> dic
     return dict(found)
 
 
-@settings(deadline=None)
 @given(nasty_nodes(), configs, NASTY)
 def test_every_label_is_one_that_kubernetes_takes_and_is_ours(node: Node, config: Config, text: str) -> None:
     for name, value in labels_of(node, config, HostFacts(hypervisor=HostDriver(text, text))).items():
@@ -58,7 +57,6 @@ def test_every_label_is_one_that_kubernetes_takes_and_is_ours(node: Node, config
         assert is_ours(name)
 
 
-@settings(deadline=None)
 @given(nasty_nodes(), configs, st.randoms())
 def test_the_order_in_which_cards_and_instances_are_found_changes_no_label(
     node: Node, config: Config, random: Random
@@ -72,7 +70,6 @@ def test_the_order_in_which_cards_and_instances_are_found_changes_no_label(
     assert labels_of(replace(node, gpus=turned), config) == labels_of(node, config)
 
 
-@settings(deadline=None)
 @given(nasty_nodes(), configs)
 def test_the_same_node_always_has_the_same_labels(node: Node, config: Config) -> None:
     first = labels_of(node, config)
@@ -80,7 +77,6 @@ def test_the_same_node_always_has_the_same_labels(node: Node, config: Config) ->
     assert list(first) == sorted(first)
 
 
-@settings(deadline=None)
 @given(NASTY, st.lists(NASTY, max_size=3))
 def test_spelt_texts_are_labels_or_empty(text: str, rest: list[str]) -> None:
     for made in (shorten(spell(text)), joined(text, *rest), joined("", text)):
@@ -89,7 +85,6 @@ def test_spelt_texts_are_labels_or_empty(text: str, rest: list[str]) -> None:
         assert LABEL.fullmatch(key("gpu", text, "count").removeprefix("nvidia.com/"))
 
 
-@settings(deadline=None)
 @given(st.text("ab-_.", min_size=1, max_size=90), st.text("ab-_.", min_size=1, max_size=90))
 def test_shortening_keeps_different_texts_different(one: str, other: str) -> None:
     one, other = spell(one), spell(other)
