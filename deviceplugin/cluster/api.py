@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Self, cast
 
-from httpx2 import HTTPError, HTTPStatusError, Timeout, TimeoutException
+from httpx2 import HTTPError, HTTPStatusError, Request, Timeout, TimeoutException
 from lightkube import ApiError, AsyncClient
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.types import PatchType
 from msgspec import Struct, convert
 
+from deviceplugin.cluster.pauses import Pace
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ClusterError, Trouble
 
@@ -70,6 +71,9 @@ class Api:
             self._client = AsyncClient(timeout=Timeout(deadline))
         except Exception as error:
             raise ClusterError(f"no credentials for the Kubernetes API: {error}", Trouble.ABSENT) from error
+        self._pace = Pace()
+        # The client begins a watch that ended anew at once, however short it was, and offers no other place to wait.
+        self._client._client._client.event_hooks = {"request": [self._before]}  # noqa: SLF001
 
     @property
     def namespace(self) -> str:
@@ -152,6 +156,11 @@ class Api:
         """Creates an Event object."""
         async with self._request("create event"):
             await self._client.create(convert(event, Event))
+
+    async def _before(self, request: Request) -> None:
+        """Waits before a watch where the last ones were over at once, as behind a proxy that holds no stream."""
+        if "watch" in request.url.params:
+            await asyncio.sleep(self._pace.pause(asyncio.get_running_loop().time()))
 
     @asynccontextmanager
     async def _request(self, what: str) -> AsyncIterator[None]:

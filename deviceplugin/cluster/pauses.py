@@ -23,6 +23,26 @@ _REMEDIES = {
 }
 
 
+class Pace:
+    """How long to wait before a watch is begun: the longer, the more of them in a row were over at once.
+
+    Args:
+        lasting: A watch that held for so many seconds was a good one.
+    """
+
+    def __init__(self, lasting: float = 10.0) -> None:
+        self._lasting = lasting
+        self._began = -lasting
+        self._pause = 0.0
+
+    def pause(self, now: float) -> float:
+        """Notes a beginning; seconds to wait before it."""
+        short = now - self._began < self._lasting
+        self._pause = min(LONGEST, self._pause * 2 or FIRST) if short else 0.0
+        self._began = now + self._pause
+        return self._pause
+
+
 class Pauses:
     """How long to wait after a failure: doubled each time up to a cap, with jitter so that nodes do not ask in step.
 

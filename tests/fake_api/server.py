@@ -39,6 +39,8 @@ class Fault:
     """Not answered until the fault is lifted."""
     garbage: bool = False
     """Answered with something that is no JSON."""
+    empty: bool = False
+    """Answered with nothing at all, and no error."""
     times: int = -1
     """How often; -1: until it is lifted."""
 
@@ -191,6 +193,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.silent:
             while fault in self.api.faults.values() and not self.api.closing.wait(0.02):
                 pass
+            raise _Hung
+        if fault.empty:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             raise _Hung
         if fault.garbage:
             self._send(200, b"<html>a proxy's error page</html>")

@@ -186,3 +186,15 @@ def test_a_flood_of_faults_is_no_flood_of_requests(tmp_path: Path, api: FakeApi)
         wait_until(lambda: api.count("create", "events") >= 2, what="two attempts")
         times = [one.at for one in api.requests if one.verb == "create"]
         assert times[1] - times[0] >= 0.45
+
+
+def test_watches_that_end_at_once_are_begun_ever_more_seldom(tmp_path: Path, api: FakeApi) -> None:
+    api.fail("watch", "nodes", empty=True)
+    with plugin(tmp_path, api.kubeconfig(tmp_path)) as node:
+        node.plugin.start()
+        wait_until(lambda: api.count("watch", "nodes") >= 3, what="three watches")
+        times = [request.at for request in api.requests if request.verb == "watch"]
+        pauses = [after - before for before, after in pairwise(times)]
+        assert pauses[0] > 0.9
+        assert pauses[1] > 1.8
+        works(node)
