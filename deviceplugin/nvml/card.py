@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from deviceplugin.model.node import Gpu
 from deviceplugin.nvml import host
 from deviceplugin.nvml.api import Handle, NvmlApi
-from deviceplugin.nvml.codes import ABSENT
+from deviceplugin.nvml.codes import ABSENT, Code
 from deviceplugin.nvml.inquiry import Inquiry
 from deviceplugin.nvml.links import KnownLinks, bus_id, read_counts, read_fabric, read_links
-from deviceplugin.nvml.mig import Capabilities, MigReader
+from deviceplugin.nvml.mig import SLOTS, Capabilities, MigReader
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MINORS = range(1 << 20)
@@ -99,8 +99,17 @@ class CardReader:
         mode = self._inquiry.ask(gpu.uuid, self._api.nvmlDeviceGetMigMode, handle, expected=ABSENT)
         if mode is not None:
             return replace(gpu, memory=total, mig_enabled=bool(mode[0]), mig_pending=bool(mode[1]))
+        unread = self._inquiry.code not in ABSENT
         kept = {name: self._kept(earlier, name) for name in ("mig_enabled", "mig_pending")}
+        if unread and kept["mig_enabled"] is None and self._cut(handle, gpu):
+            kept["mig_enabled"] = True
         return replace(gpu, memory=total, **kept)
+
+    def _cut(self, handle: Handle, gpu: Gpu) -> bool:
+        """Whether the card has a MIG instance. Where its mode cannot be read, it must not be taken for a whole one."""
+        find = self._api.nvmlDeviceGetMigDeviceHandleByIndex
+        expected = {Code.NOT_FOUND, Code.INVALID_ARGUMENT, *ABSENT}
+        return any(self._ask(gpu, find, handle, slot, expected=expected) is not None for slot in range(SLOTS))
 
     def _connections(self, handle: Handle, gpu: Gpu, earlier: Gpu | None) -> Gpu:
         if gpu.mig_enabled:

@@ -7,6 +7,7 @@ lost its own access. State changes are told once each, not once per attempt.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from deviceplugin.nvml.eventset import EventSet
 from deviceplugin.nvml.eventstatus import EventStatus, EventTiming, WatchState
 
 __all__ = ["Event", "EventStatus", "EventThread", "EventTiming", "WatchState", "openable"]
+
+log = logging.getLogger(__name__)
 
 _MOST_DOUBLINGS = 20
 
@@ -99,6 +102,13 @@ class EventThread:
                     self._since = 0.0
                     if not self._driver.released:
                         self._failed(error, wanted)
+                except RuntimeError:
+                    raise
+                except Exception as bug:
+                    self._since = 0.0
+                    if not self._failures:
+                        log.exception("waiting for Xid events met a bug and begins again; please report it")
+                    self._failed(NvmlError(f"a bug of the plugin: {bug!r}"), wanted)
             self._tell(EventStatus(WatchState.STOPPED))
         except RuntimeError:
             return

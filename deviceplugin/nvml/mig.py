@@ -18,7 +18,8 @@ from deviceplugin.nvml.inquiry import Inquiry
 _PROFILE = r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z]+(?:\.[a-z]+)*)*"
 _NAMED = rf"(?:^|.*\bMIG )({_PROFILE})"
 _OLD_UUID = r"MIG-GPU-[0-9a-fA-F-]+/(\d+)/(\d+)"
-_SLOTS = 7
+SLOTS = 7
+"""MIG devices of a card at most, as far as is known."""
 _MOST = 64
 _NO_ID = 0xFFFFFFFF
 _MIB = 1 << 20
@@ -53,7 +54,7 @@ class MigReader:
         ask = self._inquiry.ask
         slots = ask(gpu.uuid, self._api.nvmlDeviceGetMaxMigDeviceCount, parent, sane=lambda n: 0 <= n <= _MOST)
         found: list[MigInstance] = []
-        for slot in range(_SLOTS if slots is None else slots):
+        for slot in range(SLOTS if slots is None else slots):
             expected = {Code.NOT_FOUND, Code.INVALID_ARGUMENT}
             handle = ask(gpu.uuid, self._api.nvmlDeviceGetMigDeviceHandleByIndex, parent, slot, expected=expected)
             if handle is not None:

@@ -48,6 +48,18 @@ def test_a_wait_that_goes_on_failing_is_decided_late_told_once_and_retried() -> 
         wait_until(lambda: heard, what="the event")
 
 
+def test_a_bug_is_a_failure_that_is_said_once_and_got_over(caplog: pytest.LogCaptureFixture) -> None:
+    with opened("hgx-h100-8") as machine, watching(machine) as (thread, heard, told):
+        machine.fake.fault("nvmlEventSetWait_v2", value=17)
+        wait_until(lambda: thread.status.state is WatchState.FAILED, what="the failure to be decided")
+        assert "a bug of the plugin" in told[1].detail
+        machine.fake.clear()
+        wait_until(lambda: thread.status.state is WatchState.WATCHING, what="the recovery")
+        machine.fake.xid(5, 31)
+        wait_until(lambda: heard, what="the event")
+    assert caplog.text.count("met a bug and begins again") == 1
+
+
 def test_delays_grow_to_a_limit_and_do_not_spin() -> None:
     timing = EventTiming(wait=0.02, first_delay=0.02, longest_delay=0.05, renew_after=99)
     with opened("t4x1") as machine, watching(machine, timing) as (thread, _heard, _told):

@@ -39,6 +39,18 @@ def test_an_empty_slot_does_not_end_the_list() -> None:
     assert node.problems == ()
 
 
+@pytest.mark.parametrize("code", [4, 17, 999])
+def test_a_card_with_instances_is_no_whole_one_though_its_mode_cannot_be_read(code: int) -> None:
+    with opened("hgx-h100-8") as machine:
+        machine.fake.mig(0, ["7g.80gb"], force=True)
+        machine.fake.fault("nvmlDeviceGetMigMode", code=code)
+        node = machine.scan()
+    cut, whole = card(node, machine.uuids[0]), card(node, machine.uuids[1])
+    assert (cut.mig_enabled, [i.profile for i in cut.instances]) == (True, ["7g.80gb"])
+    assert (whole.mig_enabled, whole.instances) == (None, ())
+    assert {(p.query, p.code) for p in node.problems} == {("nvmlDeviceGetMigMode", code)}
+
+
 def test_mig_on_and_empty_is_no_problem() -> None:
     with opened("hgx-h100-8") as machine:
         machine.fake.mig(0, [], force=True)
