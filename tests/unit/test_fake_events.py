@@ -221,7 +221,8 @@ def test_an_event_ordered_by_another_view_of_the_machine_wakes_within_millisecon
 
 def test_waiting_costs_next_to_nothing(fake: fake_nvml.Fake) -> None:
     events = _listen(fake, 5)
-    before = time.process_time()
+    before = time.thread_time()
     with pytest.raises(pynvml.NVMLError_Timeout):
         fake.nvml.nvmlEventSetWait_v2(events, 1500)
-    assert time.process_time() - before < 0.05
+    # A loop that asks again and again would use most of the time it waits.
+    assert time.thread_time() - before < 0.5
