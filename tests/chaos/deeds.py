@@ -54,7 +54,7 @@ def _pick(scene: Scene, which: Callable[[GpuState], bool]) -> GpuState | None:
 def fatal_xid(scene: Scene) -> str | None:
     """An Xid that asks for a reset, by its own recovery action or silently."""
     one, xid = _pick(scene, lambda one: one.usable), scene.rng.choice(FATAL + SILENTLY_FATAL)
-    if one is None or (xid in SILENTLY_FATAL and scene.stretch.restarted):
+    if one is None or (xid in SILENTLY_FATAL and _unheard(scene)):
         return None
     scene.touch(one)
     scene.stretch.bare |= xid in SILENTLY_FATAL
@@ -71,7 +71,7 @@ def passing_xid(scene: Scene) -> str | None:
     xid = scene.rng.choice((RECOVERABLE, *IGNORED))
     times = scene.rng.choice((1, 1, 30))
     if xid == RECOVERABLE:
-        if scene.stretch.restarted:
+        if _unheard(scene):
             return None
         scene.touch(one)
         scene.stretch.bare = True
@@ -84,7 +84,7 @@ def passing_xid(scene: Scene) -> str | None:
 def instance_xid(scene: Scene) -> str | None:
     """An Xid of one MIG instance."""
     one = _pick(scene, lambda one: one.usable and bool(one.devices))
-    if one is None or scene.stretch.restarted:
+    if one is None or _unheard(scene):
         return None
     scene.touch(one)
     scene.stretch.bare = True
@@ -100,7 +100,7 @@ def instance_xid(scene: Scene) -> str | None:
 def ecc(scene: Scene) -> str | None:
     """An uncorrectable error on a card that remaps rows: over when its states are clean."""
     one = _pick(scene, lambda one: one.usable)
-    if one is None or scene.stretch.restarted:
+    if one is None or _unheard(scene):
         return None
     scene.touch(one)
     scene.stretch.bare = True
@@ -247,8 +247,16 @@ def upgrade(scene: Scene) -> str | None:
     return f"driver {version} is loaded"
 
 
+def _unheard(scene: Scene) -> bool:
+    """Whether an event of this stretch may find nobody who listens."""
+    return scene.stretch.restarted or scene.stretch.deaf
+
+
 def unload(scene: Scene) -> str | None:
     """The driver is away for a moment: nothing changes."""
+    if scene.stretch.bare:
+        return None
+    scene.stretch.deaf = True
     state = books(scene.fake)
     present = state.loaded
     scene.fake.driver("unloaded" if present else "present", force=True)

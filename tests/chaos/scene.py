@@ -60,6 +60,8 @@ class Stretch:
     """Cards that may be unhealthy for a while."""
     restarted: bool = False
     """A plugin's process ended or began: events may have been missed."""
+    deaf: bool = False
+    """The driver was away: an event that came meanwhile was for nobody."""
     bare: bool = False
     """An event came that no state of the driver repeats."""
     blind: bool = False

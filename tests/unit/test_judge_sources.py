@@ -140,3 +140,11 @@ def test_m2_a_card_that_calls_hang_on_is_out_until_a_scan_asked_it() -> None:
     assert list(ward.sick) == [A]
     (back,) = ward.scan(card(0), card(1))
     assert (back.to, back.reason) == ("healthy", "unanswering")
+
+
+def test_h7_a_lost_card_beside_cards_that_fail_alike_does_not_make_them_the_hardware() -> None:
+    ward = Ward(card(0), card(1), card(2))
+    alike = {card(0).uuid: 999, card(1).uuid: 999}
+    ward.hear(ChecksFailed("events", "", {**alike, card(2).uuid: 6}, None, 3))
+    assert ward.sick == {}
+    assert "plugin's own access" in ward.notes[0]

@@ -42,9 +42,14 @@ def checks_failed(draft: Draft, evidence: ChecksFailed) -> None:
         draft.notes.append(_complaint(evidence, source))
 
 
+_OF_ONE_CARD = frozenset({6, 15, 28})
+"""NOT_FOUND, GPU_IS_LOST, GPU_NOT_FOUND: what a lost card answers says nothing of what the others share."""
+
+
 def _ours(draft: Draft, evidence: ChecksFailed) -> bool:
-    here = {card.uuid for card in draft.cards.values() if card.present}
-    alike = len(set(evidence.codes.values())) == 1 and len(here) > 1 and here <= set(evidence.codes)
+    codes = evidence.codes
+    rest = {c.uuid for c in draft.cards.values() if c.present and not c.gone and codes.get(c.uuid) not in _OF_ONE_CARD}
+    alike = len(rest) > 1 and rest <= codes.keys() and len({codes[uuid] for uuid in rest}) == 1
     return not evidence.codes or evidence.openable is False or alike
 
 
