@@ -1,7 +1,6 @@
 """A real Prometheus that scrapes given addresses every half second."""
 
 import json
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -12,15 +11,10 @@ from typing import Any, Self
 
 import yaml
 
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody has."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 class Prometheus:

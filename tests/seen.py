@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.node import FakeNode
-from tests.prometheus import free_port
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 

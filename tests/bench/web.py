@@ -20,7 +20,7 @@ from tests.bench.measure import Client, cpu, percentile, rss, timed
 from tests.bench.table import Row
 from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
-from tests.prometheus import free_port
+from tests.ports import free_port
 from tests.waiting import wait_until
 from tests.web_views import view_of
 

@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from tests.demo.story import Story
 from tests.node import FakeNode
+from tests.ports import free_port
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("plugin_arguments", nargs="*", help="further arguments of the plugin, after --")
     arguments = parser.parse_args()
 
-    port = _free_port()
+    port = free_port()
     with (
         tempfile.TemporaryDirectory(prefix="gpu-demo-") as home,
         FakeNode(
@@ -45,13 +45,6 @@ def main() -> int:
             _keep(node, port)
         node.plugin.stop()
     return 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _keep(node: FakeNode, port: int) -> None:

@@ -8,18 +8,17 @@ with AilingNode(tmp_path) as node:
 """
 
 import json
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.request import urlopen
 
 import fake_nvml
 from deviceplugin.web.local import ask
 from tests.fake_kubelet import Pod
 from tests.fake_kubelet.model import Frame, Grant
 from tests.node import GPU, FakeNode
+from tests.ports import free_port, scrape
 from tests.waiting import wait_until
 
 QUICK = (
@@ -38,7 +37,7 @@ class AilingNode(FakeNode):
     """A `FakeNode` with a configuration file, a port for metrics, and the driver's faults as methods of `driver`."""
 
     def __init__(self, home: Path, machine: str, arguments: Iterable[str] = (), config: str = "") -> None:
-        self.port = _free_port()
+        self.port = free_port()
         own = (f"--config-file={home / 'config.yaml'}", f"--metrics-address=127.0.0.1:{self.port}")
         super().__init__(home, machine, (*own, *QUICK, *arguments))
         self.configure(f"version: v1\n{config}")
@@ -104,16 +103,11 @@ class AilingNode(FakeNode):
 
     def metrics(self) -> str:
         """A scrape."""
-        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
-            return str(answer.read().decode())
+        return scrape(f"127.0.0.1:{self.port}")
 
     def metric(self, name: str, **labels: str) -> float | None:
         """One sample of this plugin's metrics by all or some of its labels; None where there is none."""
-        try:
-            text = self.metrics()
-        except OSError:
-            return None
-        for line in text.splitlines():
+        for line in self.metrics().splitlines():
             if line.startswith((f"gpu_device_plugin_{name}{{", f"gpu_device_plugin_{name} ")) and all(
                 f'{key}="{value}"' in line for key, value in labels.items()
             ):
@@ -130,9 +124,3 @@ class AilingNode(FakeNode):
     def admit(self, name: str, count: int = 1, resource: str = GPU) -> Grant:
         """A pod of one container, admitted."""
         return self.kubelet.admit(Pod(name, containers={"main": {resource: count}}))["main"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,6 +1,5 @@
 """An API server that is silent, absent, forbidding or out of its mind: the plugin's main job does not notice."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 from tests.fake_api import FakeApi
 from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
+from tests.ports import free_port, scrape
 from tests.waiting import wait_until
 
 NODE = "worker-1"
@@ -22,12 +22,6 @@ EVERYTHING = (
     "--cluster-condition=true",
     "--labels-publish=node",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -152,25 +146,14 @@ def test_a_watch_that_breaks_or_grows_too_old_is_taken_up_again(tmp_path: Path, 
 
 
 def test_requests_are_counted_by_result(tmp_path: Path, api: FakeApi) -> None:
-    from urllib.request import urlopen
-
     api.fail("patch", "nodes/status", code=403)
     with plugin(tmp_path, api.kubeconfig(tmp_path), "--metrics-interval=200ms") as node:
         node.plugin.start()
         node.plugin.wait_for_log("writing the node condition is held up")
         address = next(one for one in node.arguments if one.startswith("--metrics-address=")).partition("=")[2]
-
-        def scrape() -> str:
-            with urlopen(f"http://{address}/metrics", timeout=5) as answer:
-                return str(answer.read().decode())
-
-        wait_until(
-            lambda: (
-                'gpu_device_plugin_cluster_requests_total{request="patch node status",result="forbidden"} 1' in scrape()
-            ),
-            what="the count",
-        )
-        assert 'gpu_device_plugin_cluster_requests_total{request="patch node",result="success"}' in scrape()
+        refused = 'gpu_device_plugin_cluster_requests_total{request="patch node status",result="forbidden"} 1'
+        wait_until(lambda: refused in scrape(address), what="the count")
+        assert 'gpu_device_plugin_cluster_requests_total{request="patch node",result="success"}' in scrape(address)
 
 
 def test_a_flood_of_faults_is_no_flood_of_requests(tmp_path: Path, api: FakeApi) -> None:

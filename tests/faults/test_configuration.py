@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from deviceplugin import cli
 from tests.fake_kubelet import Pod
 from tests.node import GPU, ROOT, FakeNode
+from tests.ports import scrape
 from tests.waiting import wait_until
 
 
@@ -163,8 +163,7 @@ def test_C4_log_metric_and_config_output_say_source_and_content_hash(plain: Fake
     assert facts["source"] == str(plain.config_file)
     plain.plugin.wait_for_log("metrics and status page")
     port = next(word for word in plain.plugin.log.split() if word.startswith("port=")).partition("=")[2]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        metrics = answer.read().decode()
+    metrics = scrape(f"127.0.0.1:{port}")
     info = next(line for line in metrics.splitlines() if "config_info{" in line)
     assert f'hash="{facts["hash"]}"' in info
     assert f'source="{plain.config_file}"' in info

@@ -12,7 +12,7 @@ from tests.charting.cases import MATRIX, MPS
 from tests.charting.helm import render
 from tests.fake_api import FakeApi
 from tests.node import FakeNode
-from tests.prometheus import free_port
+from tests.ports import free_port
 from tests.seen import Seen
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from tests.browser import Browser
 from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
-from tests.prometheus import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(120)]
 

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,8 @@ import yaml
 
 from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
-from tests.prometheus import Prometheus, free_port
+from tests.ports import free_port, scrape
+from tests.prometheus import Prometheus
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.needs("prometheus", "promtool"), pytest.mark.timeout(180)]
@@ -29,7 +29,7 @@ QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in pa
 
 class Scraped(NamedTuple):
     node: FakeNode
-    url: str
+    address: str
     prometheus: Prometheus
 
 
@@ -58,7 +58,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             settled(prometheus, "sum(gpu_device_plugin_allocated_devices) == 6")
             settled(prometheus, "count_over_time(gpu_device_plugin_xid_total[1m]) >= 3")
             settled(prometheus, 'rate(gpu_device_plugin_preferred_allocation_total{size="2"}[10s])')
-            yield Scraped(node, f"http://{address}/metrics", prometheus)
+            yield Scraped(node, address, prometheus)
 
 
 def admit(node: FakeNode, name: str, gpus: int) -> None:
@@ -75,9 +75,7 @@ def test_prometheus_takes_the_scrape(scraped: Scraped) -> None:
 
 
 def test_promtool_finds_nothing_to_say_about_the_scrape(scraped: Scraped) -> None:
-    with urllib.request.urlopen(scraped.url, timeout=10) as answer:
-        text = answer.read().decode()
-    checked = promtool("check", "metrics", text=text)
+    checked = promtool("check", "metrics", text=scrape(scraped.address))
     assert (checked.returncode, checked.stderr) == (0, "")
 
 

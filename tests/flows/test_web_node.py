@@ -8,7 +8,7 @@ import pytest
 
 from tests.fake_kubelet import Pod
 from tests.node import GPU, FakeNode
-from tests.prometheus import free_port
+from tests.ports import free_port
 from tests.seen import Seen, seeing
 from tests.waiting import wait_until
 
