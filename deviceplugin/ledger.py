@@ -37,11 +37,6 @@ class Histogram:
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
 
-    def add(self, seconds: float) -> None:
-        """Counts one observation."""
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
-
 
 DURATION_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05)
 """0.1 to 50 ms: what Allocate and GetPreferredAllocation take."""
@@ -66,13 +61,16 @@ class Ledger:
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + by
 
-    def time(self, name: str, seconds: float) -> None:
-        """Adds an observation to a histogram."""
+    def answered(self, histogram: str, seconds: float, name: str, *labels: str) -> None:
+        """Adds one to a counter and `seconds` to a histogram, at the price of one: a pod waits meanwhile."""
+        key = (name, labels)
         with self._lock:
-            histogram = self._histograms.get(name)
-            if histogram is None:
-                histogram = self._histograms[name] = Histogram(DURATION_BOUNDS)
-            histogram.add(seconds)
+            self._counts[key] = self._counts.get(key, 0) + 1
+            timed = self._histograms.get(histogram)
+            if timed is None:
+                timed = self._histograms[histogram] = Histogram(DURATION_BOUNDS)
+            timed.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
+            timed.total += seconds
 
     def stamp(self, name: str, at: float | None = None) -> None:
         """Notes that something happened now (or at the given Unix time)."""

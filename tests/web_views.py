@@ -93,11 +93,13 @@ def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger
         ledger.stream(name, +1)
         ledger.count("registrations", name, "success")
         ledger.count("list_updates", name, by=3)
-        ledger.count("allocations", name, "success", by=4)
+        first = name == resources[0]
+        ledger.count("allocations", name, "success", by=3 if first else 4)
         ledger.count("preferred", name, "4", "1", "true", by=2)
-        ledger.count("preferred", name, "8", "2", "true")
-    ledger.time("allocation", 0.0006)
-    ledger.time("preferred", 0.0002)
+        ledger.count("preferred", name, "8", "2", "true", by=0 if first else 1)
+        if first:
+            ledger.answered("allocation", 0.0006, "allocations", name, "success")
+            ledger.answered("preferred", 0.0002, "preferred", name, "8", "2", "true")
     ledger.count("nvml_errors", "nvmlDeviceGetMemoryInfo", "3")
     ledger.count("labels", "file", "written")
     ledger.count("cluster_requests", "patch node", "success", by=2)

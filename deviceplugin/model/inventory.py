@@ -87,9 +87,12 @@ class Resource(Struct, frozen=True):
     mps: MpsPlan | None = None
     """Given where the shares are made by MPS."""
     by_id: Mapping[str, Share] = field(default_factory=lambda: MappingProxyType({}))
+    positions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Where in `shares` an id is."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "by_id", MappingProxyType({s.id: s for s in self.shares}))
+        force_setattr(self, "positions", MappingProxyType({s.id: n for n, s in enumerate(self.shares)}))
 
 
 class LeftOut(Struct, frozen=True):

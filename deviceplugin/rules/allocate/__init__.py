@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 
 from deviceplugin.model.errors import Refusal, RequestError
-from deviceplugin.model.grant import DeviceNode, Grant, Mount
+from deviceplugin.model.grant import Grant
 from deviceplugin.model.health import Health
 from deviceplugin.model.inventory import Policy, Resource, Share, Sharing
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.rules.allocate.nodes import dev_root_here, imex_channels
-from deviceplugin.rules.allocate.order import Order, one_per_device
-from deviceplugin.rules.allocate.strategies import parts
+from deviceplugin.rules.allocate.order import Order
+from deviceplugin.rules.allocate.strategies import grant
 
 __all__ = ["allocate"]
 
@@ -46,35 +45,38 @@ def allocate(
         RequestError: INVALID_ARGUMENT for ids that are not there, given twice, or more than sharing allows;
             FAILED_PRECONDITION for devices that are Unhealthy or gone, and for what the configuration requires.
     """
+    # A pod waits for this: what does not apply, which is most of it, is not even called.
     shares = _shares(resource, ids)
-    _check_sharing(resource, shares)
-    _check_health(snapshot.health, resource, shares)
+    if len(shares) > 1:
+        _check_sharing(resource, shares)
+        shares = _one_per_device(shares)
+    if snapshot.health.sick:
+        _check_health(snapshot.health, resource, shares)
     handover = snapshot.inventory.handover
     looks = handover.pass_device_specs or handover.imex_channels
     dev_root = dev_root_here(handover, exists) if looks else handover.dev_root_seen
-    channels = imex_channels(handover, dev_root, exists)
-    return _joined(Order(resource, one_per_device(shares), handover, channels, dev_root, exists, unique))
+    channels = imex_channels(handover, dev_root, exists) if handover.imex_channels else ()
+    return grant(Order(resource, shares, handover, channels, dev_root, exists, unique))
 
 
 def _shares(resource: Resource, ids: Sequence[str]) -> tuple[Share, ...]:
+    """The shares of these ids, in the resource's order."""
     if not ids:
         raise RequestError(f"{resource.name}: no device id was given; ask for at least one")
-    if len(set(ids)) != len(ids):
+    try:
+        positions = set(map(resource.positions.__getitem__, ids))
+    except KeyError as error:
+        raise RequestError(
+            f"{resource.name} has no device {error.args[0]!r}; the list of devices has changed since the kubelet "
+            "chose, create the pod again"
+        ) from error
+    if len(positions) != len(ids):
         twice = next(name for name in ids if ids.count(name) > 1)
         raise RequestError(f"{resource.name}: the id {twice!r} was given twice; give each id once")
-    shares = tuple(resource.by_id[name] for name in ids if name in resource.by_id)
-    if len(shares) != len(ids):
-        unknown = next(name for name in ids if name not in resource.by_id)
-        raise RequestError(
-            f"{resource.name} has no device {unknown!r}; the list of devices has changed since the kubelet chose, "
-            "create the pod again"
-        )
-    return shares
+    return tuple(map(resource.shares.__getitem__, sorted(positions)))
 
 
 def _check_sharing(resource: Resource, shares: Sequence[Share]) -> None:
-    if len(shares) == 1:
-        return
     if resource.fail_above_one and any(share.replica is not None for share in shares):
         raise RequestError(
             f"{resource.name}: {len(shares)} shares were asked for and {_FAIL_KEY[resource.sharing]} allows one; "
@@ -96,8 +98,6 @@ def _holder(share: Share) -> str:
 
 
 def _check_health(health: Health, resource: Resource, shares: Sequence[Share]) -> None:
-    if not health.sick:
-        return
     for share in shares:
         reasons = health.reasons(share.device, share.gpu)
         if reasons:
@@ -108,16 +108,9 @@ def _check_health(health: Health, resource: Resource, shares: Sequence[Share]) -
             )
 
 
-def _joined(order: Order) -> Grant:
-    envs: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    mounts: list[Mount] = []
-    devices: list[DeviceNode] = []
-    cdi: list[str] = []
-    for part in parts(order):
-        envs |= part.envs
-        annotations |= part.annotations
-        mounts += part.mounts
-        devices += part.devices
-        cdi += part.cdi
-    return Grant(MappingProxyType(envs), tuple(mounts), tuple(devices), MappingProxyType(annotations), tuple(cdi))
+def _one_per_device(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """The lowest share of each device."""
+    first: dict[str, Share] = {}
+    for share in shares:
+        first.setdefault(share.device, share)
+    return tuple(first.values())

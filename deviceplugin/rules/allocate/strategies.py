@@ -1,4 +1,4 @@
-"""One pure function per way to hand devices over; each gives its part of the answer.
+"""One function per way to hand devices over; each writes its part of the answer into a draft.
 
 The forms are those that the NVIDIA container toolkit and CDI runtimes read (labels-and-CDI facts, CDI 0.5).
 """
@@ -6,10 +6,11 @@ The forms are those that the NVIDIA container toolkit and CDI runtimes read (lab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from deviceplugin.model.grant import DeviceNode, Mount
+from msgspec import Struct, field
+
+from deviceplugin.model.grant import DeviceNode, Grant, Mount
 from deviceplugin.model.inventory import Sharing
 from deviceplugin.rules.allocate.nodes import device_nodes
 from deviceplugin.rules.allocate.order import Order
@@ -22,41 +23,43 @@ MPS_ROOT = "/mps"
 SHM = "/dev/shm"  # noqa: S108 - the container's, as CUDA expects it
 
 
-@dataclass(slots=True)
-class Part:
-    """A piece of an answer; later pieces win where they set the same variable."""
+class Draft(Struct):
+    """An answer while it is written; where two set the same variable, the later one stays."""
 
     envs: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     devices: tuple[DeviceNode, ...] = ()
-    annotations: dict[str, str] = field(default_factory=dict)
     cdi: tuple[str, ...] = ()
 
+    def finish(self) -> Grant:
+        """The answer."""
+        return Grant(self.envs, self.mounts, self.devices, self.annotations, self.cdi)
 
-def envvar(order: Order) -> Part:
+
+def envvar(order: Order, draft: Draft) -> None:
     """The list in variables that the toolkit's runtime reads."""
-    envs = {VISIBLE_DEVICES: ",".join(order.ids)}
+    draft.envs[VISIBLE_DEVICES] = ",".join(order.ids)
     if order.channels:
-        envs[IMEX_CHANNELS] = ",".join(map(str, order.channels))
-    return Part(envs)
+        draft.envs[IMEX_CHANNELS] = ",".join(map(str, order.channels))
 
 
-def volume_mounts(order: Order) -> Part:
+def volume_mounts(order: Order, draft: Draft) -> None:
     """The list as names of mounts, which an image cannot forge; the variable says where they are."""
     names = (*order.ids, *(f"imex/{channel}" for channel in order.channels))
-    mounts = tuple(Mount(f"{MOUNTED_DEVICES}/{name}", NOTHING) for name in names)
-    return Part({VISIBLE_DEVICES: MOUNTED_DEVICES}, mounts)
+    draft.mounts += tuple([Mount(f"{MOUNTED_DEVICES}/{name}", NOTHING) for name in names])
+    draft.envs[VISIBLE_DEVICES] = MOUNTED_DEVICES
 
 
-def cdi_annotations(order: Order) -> Part:
+def cdi_annotations(order: Order, draft: Draft) -> None:
     """Qualified names in an annotation, for runtimes that read CDI requests there."""
     key = f"{order.handover.annotation_prefix}nvidia-device-plugin_{order.unique()}"
-    return Part(annotations={key: ",".join(cdi_names(order))})
+    draft.annotations[key] = ",".join(cdi_names(order))
 
 
-def cdi_cri(order: Order) -> Part:
+def cdi_cri(order: Order, draft: Draft) -> None:
     """Qualified names in the answer's own field, which the kubelet passes on over CRI."""
-    return Part(cdi=tuple(cdi_names(order)))
+    draft.cdi += tuple(cdi_names(order))
 
 
 def cdi_names(order: Order) -> Iterator[str]:
@@ -72,31 +75,32 @@ def cdi_names(order: Order) -> Iterator[str]:
             yield f"{vendor}/{kind}=all"
 
 
-def specs(order: Order) -> Part:
-    """Device nodes for the kubelet to pass, where passDeviceSpecs asks for them."""
-    return Part(devices=device_nodes(order)) if order.handover.pass_device_specs else Part()
+def specs(order: Order, draft: Draft) -> None:
+    """Device nodes for the kubelet to pass."""
+    draft.devices += device_nodes(order)
 
 
-def switches(order: Order) -> Part:
+def mps(order: Order, draft: Draft) -> None:
+    """The way to the resource's MPS control daemon, where a granted device is shared by it."""
+    if all(share.replica is None for share in order.shares):
+        return
+    pipe, root = f"{order.resource.name}/pipe", order.handover.mps_root.rstrip("/")
+    draft.envs["CUDA_MPS_PIPE_DIRECTORY"] = f"{MPS_ROOT}/{pipe}"
+    draft.mounts += (Mount(f"{MPS_ROOT}/{pipe}", f"{root}/{pipe}"), Mount(SHM, f"{root}/shm"))
+
+
+def switches(order: Order, draft: Draft) -> None:
     """Variables for what is switched on beside GPUs."""
     handover = order.handover
-    on = {"NVIDIA_GDRCOPY": handover.gdrcopy, "NVIDIA_GDS": handover.gds, "NVIDIA_MOFED": handover.mofed}
-    return Part({name: "enabled" for name, value in on.items() if value})
+    if handover.gdrcopy:
+        draft.envs["NVIDIA_GDRCOPY"] = "enabled"
+    if handover.gds:
+        draft.envs["NVIDIA_GDS"] = "enabled"
+    if handover.mofed:
+        draft.envs["NVIDIA_MOFED"] = "enabled"
 
 
-def mps(order: Order) -> Part:
-    """The way to the resource's MPS control daemon, where a granted device is shared by it."""
-    resource = order.resource
-    if resource.sharing is not Sharing.MPS or all(share.replica is None for share in order.shares):
-        return Part()
-    pipe, root = f"{resource.name}/pipe", order.handover.mps_root.rstrip("/")
-    return Part(
-        {"CUDA_MPS_PIPE_DIRECTORY": f"{MPS_ROOT}/{pipe}"},
-        (Mount(f"{MPS_ROOT}/{pipe}", f"{root}/{pipe}"), Mount(SHM, f"{root}/shm")),
-    )
-
-
-STRATEGIES: Mapping[str, Callable[[Order], Part]] = MappingProxyType(
+STRATEGIES: Mapping[str, Callable[[Order, Draft], None]] = MappingProxyType(
     {
         "envvar": envvar,
         "volume-mounts": volume_mounts,
@@ -109,11 +113,17 @@ STRATEGIES: Mapping[str, Callable[[Order], Part]] = MappingProxyType(
 OUTSIDE_CDI = frozenset({"envvar", "volume-mounts"})
 
 
-def parts(order: Order) -> Iterator[Part]:
-    """All pieces of the answer that the configuration asks for."""
-    chosen = order.handover.strategies
-    yield from (strategy(order) for name, strategy in STRATEGIES.items() if name in chosen)
-    if not OUTSIDE_CDI.isdisjoint(chosen):
-        yield specs(order)
-    yield mps(order)
-    yield switches(order)
+def grant(order: Order) -> Grant:
+    """The answer in all forms that the configuration asks for."""
+    draft, handover = Draft(), order.handover
+    chosen = handover.strategies
+    for name, strategy in STRATEGIES.items():
+        if name in chosen:
+            strategy(order, draft)
+    if handover.pass_device_specs and not OUTSIDE_CDI.isdisjoint(chosen):
+        specs(order, draft)
+    if order.resource.sharing is Sharing.MPS:
+        mps(order, draft)
+    if handover.gdrcopy or handover.gds or handover.mofed:
+        switches(order, draft)
+    return draft.finish()
