@@ -61,9 +61,8 @@ class Ledger:
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + by
 
-    def answered(self, histogram: str, seconds: float, name: str, *labels: str) -> None:
-        """Adds one to a counter and `seconds` to a histogram, at the price of one: a pod waits meanwhile."""
-        key = (name, labels)
+    def answered(self, histogram: str, seconds: float, key: tuple[str, tuple[str, ...]]) -> None:
+        """Adds one to the counter `key` and `seconds` to a histogram, under one lock: a pod waits meanwhile."""
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + 1
             timed = self._histograms.get(histogram)

@@ -98,8 +98,8 @@ def ledger_of(resources: Sequence[str], sick: Sequence[Sickness] = ()) -> Ledger
         ledger.count("preferred", name, "4", "1", "true", by=2)
         ledger.count("preferred", name, "8", "2", "true", by=0 if first else 1)
         if first:
-            ledger.answered("allocation", 0.0006, "allocations", name, "success")
-            ledger.answered("preferred", 0.0002, "preferred", name, "8", "2", "true")
+            ledger.answered("allocation", 0.0006, ("allocations", (name, "success")))
+            ledger.answered("preferred", 0.0002, ("preferred", (name, "8", "2", "true")))
     ledger.count("nvml_errors", "nvmlDeviceGetMemoryInfo", "3")
     ledger.count("labels", "file", "written")
     ledger.count("cluster_requests", "patch node", "success", by=2)

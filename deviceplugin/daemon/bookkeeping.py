@@ -59,14 +59,14 @@ class Bookkeeping(Observer):
 
     def allocated(self, resource: str, *, ok: bool, seconds: float) -> None:
         """Counts and times it; a grant tells the attribution of pods to look again."""
-        self._ledger.answered("allocation", seconds, "allocations", resource, "success" if ok else "refused")
+        self._ledger.answered("allocation", seconds, ("allocations", (resource, "success" if ok else "refused")))
         if ok:
             self._granted()
 
     def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
         """Counts by size and by NVLink domains spanned, and times it."""
         proved = "true" if exact else "false"
-        self._ledger.answered("preferred", seconds, "preferred", resource, str(size), str(domains), proved)
+        self._ledger.answered("preferred", seconds, ("preferred", (resource, str(size), str(domains), proved)))
 
     def skipped(self, resource: str, ids: int) -> None:
         """Counts ids that the kubelet named and the resource does not have."""

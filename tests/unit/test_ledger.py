@@ -13,7 +13,7 @@ def test_counts_add_up_by_labels() -> None:
 def test_a_histogram_counts_each_observation_under_its_bound() -> None:
     ledger = Ledger()
     for seconds in (0.0001, 0.0002, 9.0):
-        ledger.answered("allocate", seconds, "answers", "gpu")
+        ledger.answered("allocate", seconds, ("answers", ("gpu",)))
     histogram = ledger.histograms["allocate"]
     assert histogram.bounds == DURATION_BOUNDS
     assert histogram.counts == [1, 1] + [0] * (len(DURATION_BOUNDS) - 2) + [1]
@@ -23,9 +23,9 @@ def test_a_histogram_counts_each_observation_under_its_bound() -> None:
 
 def test_what_a_reader_took_does_not_change_under_it() -> None:
     ledger = Ledger()
-    ledger.answered("allocate", 1, "answers", "gpu")
+    ledger.answered("allocate", 1, ("answers", ("gpu",)))
     before = ledger.histograms["allocate"]
-    ledger.answered("allocate", 1, "answers", "gpu")
+    ledger.answered("allocate", 1, ("answers", ("gpu",)))
     assert sum(before.counts) == 1
 
 

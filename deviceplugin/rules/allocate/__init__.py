@@ -49,7 +49,8 @@ def allocate(
     shares = _shares(resource, ids)
     if len(shares) > 1:
         _check_sharing(resource, shares)
-        shares = _one_per_device(shares)
+        if resource.sharing is not Sharing.NONE:
+            shares = _one_per_device(shares)
     if snapshot.health.sick:
         _check_health(snapshot.health, resource, shares)
     handover = snapshot.inventory.handover
