@@ -41,6 +41,9 @@ class Hints(Protocol):
         """Ends everything."""
 
 
+_STEP = 0.025
+"""Seconds between two looks while there are no hints yet."""
+
 OpenHints = Callable[[Callable[[], None]], Hints]
 """Makes `Hints` that call the argument, from any thread, at every event; raises `OSError` where there are none."""
 
@@ -57,7 +60,8 @@ class Watcher:
     Args:
         period: Seconds between two looks, and so the longest delay.
         open_hints: Where the hints come from.
-        warm_up: Seconds without hints at first: their import is not to hold up the first registration.
+        warm_up: Seconds without hints at first, in which it looks often: the import of inotify is not to hold up the
+            first registration.
     """
 
     def __init__(self, period: float = 1.0, open_hints: OpenHints | None = None, warm_up: float = 0.25) -> None:
@@ -92,7 +96,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Watches until cancelled."""
-        await asyncio.sleep(min(self._warm_up, self._period))
+        await self._warm_up_looking()
         try:
             while True:
                 self._look.clear()
@@ -108,6 +112,11 @@ class Watcher:
                 self._hints.close()
             self._hints = None
             self._folders.clear()
+
+    async def _warm_up_looking(self) -> None:
+        for _ in range(round(min(self._warm_up, self._period) / _STEP)):
+            await asyncio.sleep(_STEP)
+            self._compare()
 
     def _compare(self) -> None:
         for path, watched in list(self._paths.items()):

@@ -64,6 +64,26 @@ def no_hints(_hint: Callable[[], None]) -> Hints:
     raise OSError(24, "inotify instance limit reached")
 
 
+def test_before_there_are_hints_it_looks_often(tmp_path: Path) -> None:
+    """A kubelet that restarts in the first moments of the plugin's life is not left waiting for the warm-up's end."""
+
+    def never(_hint: Callable[[], None]) -> Hints:
+        raise AssertionError("still warming up")
+
+    async def scenario() -> None:
+        watcher = Watcher(3600, never, warm_up=3600)
+        running = asyncio.create_task(watcher.run())
+        changes = Changes()
+        watcher.watch(tmp_path / "kubelet.sock", changes)
+        (tmp_path / "kubelet.sock").write_text("a")
+        await changes.reach(1)
+        assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 def test_a_file_that_appears_changes_and_vanishes_is_told_at_once(tmp_path: Path) -> None:
     async def scenario(watcher: Watcher) -> None:
         changes = Changes()
