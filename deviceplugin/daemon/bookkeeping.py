@@ -15,12 +15,16 @@ class Bookkeeping(Observer):
         ledger: Where it counts.
         granted: Called after each granted Allocate.
         moved: Called when a resource got on or fell back with the kubelet.
+        rescan: Called when the hardware is not as the last scan saw it.
     """
 
-    def __init__(self, ledger: Ledger, granted: Callable[[], None], moved: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, granted: Callable[[], None], moved: Callable[[], None], rescan: Callable[[], None]
+    ) -> None:
         self._ledger = ledger
         self._granted = granted
         self._moved = moved
+        self._rescan = rescan
 
     def phase_changed(self, resource: str, phase: Phase) -> None:
         """Shown as `registered` and on the status page."""
@@ -62,6 +66,11 @@ class Bookkeeping(Observer):
         self._ledger.answered("allocation", seconds, ("allocations", (resource, "success" if ok else "refused")))
         if ok:
             self._granted()
+
+    def node_gone(self, resource: str) -> None:
+        """Has the cards scanned at once."""
+        del resource
+        self._rescan()
 
     def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
         """Counts by size and by NVLink domains spanned, and times it."""

@@ -20,7 +20,6 @@ from deviceplugin.daemon.answers import Answers
 from deviceplugin.daemon.bookkeeping import Bookkeeping
 from deviceplugin.daemon.choice import Choice
 from deviceplugin.daemon.endpoints import Endpoints
-from deviceplugin.daemon.granting import looking_again
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import Outlets
 from deviceplugin.daemon.preparing import prefer, prepare
@@ -39,6 +38,7 @@ from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ConfigError, NvmlError
 from deviceplugin.model.node import DriverState
 from deviceplugin.nvml.driver import Driver
+from deviceplugin.rules.allocate import allocate
 from deviceplugin.web.local import LocalSocket
 
 log = logging.getLogger("deviceplugin.daemon")
@@ -72,10 +72,10 @@ class Daemon:
         self.world = World(loaded, driver.host_root, boot_identity(driver.host_root), self._sicknesses.load())
         self.hardware = Hardware(driver, self.world, self.ledger, self.take_in)
         self.mps = Standings(self.world, lambda: self.take_in(News()), self.watcher.watch)
-        rules = Rules(allocate=looking_again(self.hardware.rescan), prefer=prefer)
+        rules = Rules(allocate, prefer)
         wiring = Wiring(
             rules,
-            Bookkeeping(self.ledger, self.granted.set, self.moved.set),
+            Bookkeeping(self.ledger, self.granted.set, self.moved.set, self.hardware.rescan),
             lambda path, changed: self.watcher.watch(Path(path), changed),
         )
         self.endpoints = Endpoints(self.board, EndpointSettings.of(loaded.config.kubelet), wiring)

@@ -32,6 +32,9 @@ class Observer:
     def allocated(self, resource: str, *, ok: bool, seconds: float) -> None:
         """An Allocate call was answered; `ok` is false when it was refused."""
 
+    def node_gone(self, resource: str) -> None:
+        """An Allocate was refused since the device node of a granted device is not there."""
+
     def preferred(self, resource: str, size: int, domains: int, *, exact: bool, seconds: float) -> None:
         """One container's preferred allocation was answered, with ids from that many NVLink domains."""
 

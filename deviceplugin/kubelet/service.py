@@ -18,7 +18,7 @@ from deviceplugin.kubelet import messages
 from deviceplugin.kubelet.decisions import Preference, Rules
 from deviceplugin.kubelet.observe import Observer
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
-from deviceplugin.model.errors import Refusal, RequestError
+from deviceplugin.model.errors import NodeGoneError, Refusal, RequestError
 from deviceplugin.model.inventory import Resource
 from deviceplugin.model.snapshot import Snapshot
 
@@ -129,6 +129,8 @@ class Service:
                 messages.add_grant(answer, grant)
         except RequestError as error:
             self._observer.allocated(self.resource_name, ok=False, seconds=time.perf_counter() - began)
+            if isinstance(error, NodeGoneError):
+                self._observer.node_gone(self.resource_name)
             log.warning("%s: Allocate refused: %s", self.resource_name, error)
             await context.abort(_STATUS[error.refusal], str(error))
         # Noted at once: to put it off until the answer is on its way costs more than the noting.

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from tests.bench.foundation import FLOOR, floor_server, plain_node
-from tests.bench.measure import Client, percentile, timed
+from tests.bench.foundation import allocations, plain_node
 from tests.bench.table import Row
 from tests.node import GPU
 
@@ -25,32 +25,17 @@ SIZE = 64_000
 
 def run() -> Iterator[Row]:
     """All figures of strategies and configuration."""
-    yield from allocations()
+    yield from strategies()
     yield from reloads()
 
 
-def allocations() -> Iterator[Row]:
-    """Allocate of one and of eight GPUs, in turns with the constant server."""
+def strategies() -> Iterator[Row]:
+    """Allocate of one and of eight GPUs under each strategy; device specs ask the file system for each node."""
     for name, words in STRATEGIES.items():
-        with plain_node("hgx-h100-8", *words.split()) as node, floor_server() as (kubelet, start):
-            node.plugin.start()
-            ids = sorted(node.kubelet.wait_for(GPU, healthy=8, streams=1).healthy)
-            start()
-            floor_ids = sorted(kubelet.wait_for(FLOOR, healthy=8, streams=1).healthy)
-            ours = Client(node.kubelet_folder / node.kubelet.resources[GPU].endpoint)
-            floor = Client(kubelet.folder / kubelet.resources[FLOOR].endpoint)
-            timed(lambda: ours.allocate(ids), 300)  # noqa: B023 - called at once
-            timed(lambda: floor.allocate(floor_ids), 300)  # noqa: B023 - called at once
-            for size in (1, 8):
-                mine, theirs = [], []
-                for _ in range(6):
-                    mine += timed(lambda: ours.allocate(ids[:size]), 250)  # noqa: B023 - called at once
-                    theirs += timed(lambda: floor.allocate(floor_ids[:size]), 250)  # noqa: B023 - called at once
-                goal = 1.15 if len(words.split()) < 2 else None
-                yield Row(f"{name}: Allocate of {size}, p50", median(mine), floor=median(theirs), ratio_goal=goal)
-                yield Row(f"{name}: Allocate of {size}, p99", percentile(mine, 0.99), floor=percentile(theirs, 0.99))
-            ours.close()
-            floor.close()
+        for size, p50, p99 in allocations(words.split(), (1, 8)):
+            goal = None if "specs" in name else p50.ratio_goal
+            yield replace(p50, what=f"{name}: Allocate of {size}, p50", ratio_goal=goal)
+            yield replace(p99, what=f"{name}: Allocate of {size}, p99")
 
 
 def large(replicas: int, size: int = SIZE) -> str:

@@ -46,9 +46,17 @@ def allocate(
             FAILED_PRECONDITION for devices that are Unhealthy or gone, and for what the configuration requires.
     """
     # A pod waits for this: what does not apply, which is most of it, is not even called.
-    shares = _shares(resource, ids)
-    if len(shares) > 1:
-        _check_sharing(resource, shares)
+    positions = resource.positions
+    try:
+        places = sorted([positions[name] for name in ids])
+    except KeyError as error:
+        raise _unknown(resource, error.args[0]) from error
+    shares = tuple([resource.shares[place] for place in places])
+    if len(shares) != 1:
+        if len(set(places)) != len(places) or not places:
+            raise _miscounted(resource, ids)
+        if resource.fail_above_one or resource.policy is Policy.STRICT:
+            _check_sharing(resource, shares)
         if resource.sharing is not Sharing.NONE:
             shares = _one_per_device(shares)
     if snapshot.health.sick:
@@ -60,21 +68,18 @@ def allocate(
     return grant(Order(resource, shares, handover, channels, dev_root, exists, unique))
 
 
-def _shares(resource: Resource, ids: Sequence[str]) -> tuple[Share, ...]:
-    """The shares of these ids, in the resource's order."""
+def _unknown(resource: Resource, name: str) -> RequestError:
+    return RequestError(
+        f"{resource.name} has no device {name!r}; the list of devices has changed since the kubelet chose, "
+        "create the pod again"
+    )
+
+
+def _miscounted(resource: Resource, ids: Sequence[str]) -> RequestError:
     if not ids:
-        raise RequestError(f"{resource.name}: no device id was given; ask for at least one")
-    try:
-        positions = set(map(resource.positions.__getitem__, ids))
-    except KeyError as error:
-        raise RequestError(
-            f"{resource.name} has no device {error.args[0]!r}; the list of devices has changed since the kubelet "
-            "chose, create the pod again"
-        ) from error
-    if len(positions) != len(ids):
-        twice = next(name for name in ids if ids.count(name) > 1)
-        raise RequestError(f"{resource.name}: the id {twice!r} was given twice; give each id once")
-    return tuple(map(resource.shares.__getitem__, sorted(positions)))
+        return RequestError(f"{resource.name}: no device id was given; ask for at least one")
+    twice = next(name for name in ids if ids.count(name) > 1)
+    return RequestError(f"{resource.name}: the id {twice!r} was given twice; give each id once")
 
 
 def _check_sharing(resource: Resource, shares: Sequence[Share]) -> None:

@@ -5,7 +5,7 @@ The forms are those that the NVIDIA container toolkit and CDI runtimes read (lab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -31,10 +31,6 @@ class Draft(Struct):
     mounts: tuple[Mount, ...] = ()
     devices: tuple[DeviceNode, ...] = ()
     cdi: tuple[str, ...] = ()
-
-    def finish(self) -> Grant:
-        """The answer."""
-        return Grant(self.envs, self.mounts, self.devices, self.annotations, self.cdi)
 
 
 def envvar(order: Order, draft: Draft) -> None:
@@ -62,17 +58,16 @@ def cdi_cri(order: Order, draft: Draft) -> None:
     draft.cdi += tuple(cdi_names(order))
 
 
-def cdi_names(order: Order) -> Iterator[str]:
+def cdi_names(order: Order) -> list[str]:
     """Qualified names of everything granted: GPUs, IMEX channels, and what is switched on beside them."""
     handover = order.handover
     vendor = handover.cdi_kind.partition("/")[0]
-    for name in order.ids:
-        yield f"{handover.cdi_kind}={name}"
-    for channel in order.channels:
-        yield f"{vendor}/imex-channel={channel}"
+    names = [f"{handover.cdi_kind}={name}" for name in order.ids]
+    names += [f"{vendor}/imex-channel={channel}" for channel in order.channels]
     for switched_on, kind in ((handover.gdrcopy, "gdrcopy"), (handover.gds, "gds"), (handover.mofed, "mofed")):
         if switched_on:
-            yield f"{vendor}/{kind}=all"
+            names.append(f"{vendor}/{kind}=all")
+    return names
 
 
 def specs(order: Order, draft: Draft) -> None:
@@ -126,4 +121,4 @@ def grant(order: Order) -> Grant:
         mps(order, draft)
     if handover.gdrcopy or handover.gds or handover.mofed:
         switches(order, draft)
-    return draft.finish()
+    return Grant(draft.envs, draft.mounts, draft.devices, draft.annotations, draft.cdi)
