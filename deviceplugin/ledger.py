@@ -15,6 +15,10 @@ from enum import StrEnum
 
 from deviceplugin.model.health import Transition
 
+Key = tuple[str, tuple[str, ...]]
+"""A counter: its name and the values of its labels."""
+_UNREAD = 1000
+
 
 class Phase(StrEnum):
     """How far a resource has got with the kubelet."""
@@ -48,8 +52,9 @@ class Ledger:
     def __init__(self, clock: Callable[[], float] = time.time, keep: int = 50) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._counts: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._counts: dict[Key, float] = {}
         self._histograms: dict[str, Histogram] = {}
+        self._answers: deque[tuple[str, float, Key]] = deque()
         self._phases: dict[str, Phase] = {}
         self._streams: dict[str, int] = {}
         self._times: dict[str, float] = {}
@@ -61,15 +66,12 @@ class Ledger:
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + by
 
-    def answered(self, histogram: str, seconds: float, key: tuple[str, tuple[str, ...]]) -> None:
-        """Adds one to the counter `key` and `seconds` to a histogram, under one lock: a pod waits meanwhile."""
-        with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
-            timed = self._histograms.get(histogram)
-            if timed is None:
-                timed = self._histograms[histogram] = Histogram(DURATION_BOUNDS)
-            timed.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
-            timed.total += seconds
+    def answered(self, histogram: str, seconds: float, key: Key) -> None:
+        """Adds one to the counter `key` and `seconds` to a histogram. A pod waits: who reads does the sums."""
+        self._answers.append((histogram, seconds, key))
+        if len(self._answers) > _UNREAD:
+            with self._lock:
+                self._sum_up()
 
     def stamp(self, name: str, at: float | None = None) -> None:
         """Notes that something happened now (or at the given Unix time)."""
@@ -95,16 +97,29 @@ class Ledger:
         self.turns.append(turn)
         self.count("health_transitions", turn.uuid, turn.to, turn.reason)
 
+    def _sum_up(self) -> None:
+        """With the lock held: only one thread takes answers away, and another may add some meanwhile."""
+        while self._answers:
+            histogram, seconds, key = self._answers.popleft()
+            self._counts[key] = self._counts.get(key, 0) + 1
+            timed = self._histograms.get(histogram)
+            if timed is None:
+                timed = self._histograms[histogram] = Histogram(DURATION_BOUNDS)
+            timed.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
+            timed.total += seconds
+
     @property
     def counts(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         """A copy of all counters."""
         with self._lock:
+            self._sum_up()
             return dict(self._counts)
 
     @property
     def histograms(self) -> Mapping[str, Histogram]:
         """Copies of all histograms."""
         with self._lock:
+            self._sum_up()
             copies = {}
             for name, histogram in self._histograms.items():
                 copies[name] = copy = Histogram(histogram.bounds)

@@ -41,7 +41,7 @@ class Hints(Protocol):
         """Ends everything."""
 
 
-_STEP = 0.025
+_STEP = 0.01
 """Seconds between two looks while there are no hints yet."""
 
 OpenHints = Callable[[Callable[[], None]], Hints]

@@ -58,8 +58,8 @@ class Lister:
 def add_grant(answer: wire.AllocateResponse, grant: Grant) -> None:
     """Adds one container's answer.
 
-    Filled in place, without what is empty, which is most of it, and without `update`, which is written in Python and
-    asks what it was given: a pod waits for this.
+    A pod waits for this: it is filled in place, field by field, without what is empty, which is most of it. Keyword
+    arguments take half as long again, and `update` is written in Python and asks what it was given.
     """
     container = answer.container_responses.add()
     if grant.envs:
@@ -67,17 +67,19 @@ def add_grant(answer: wire.AllocateResponse, grant: Grant) -> None:
         for key, value in grant.envs.items():
             envs[key] = value
     for mount in grant.mounts:
-        container.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+        added = container.mounts.add()
+        added.container_path, added.host_path = mount.container_path, mount.host_path
+        if mount.read_only:
+            added.read_only = True
     for node in grant.devices:
-        container.devices.add(
-            container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
-        )
+        spec = container.devices.add()
+        spec.container_path, spec.host_path, spec.permissions = node.container_path, node.host_path, node.permissions
     if grant.annotations:
         annotations = container.annotations
         for key, value in grant.annotations.items():
             annotations[key] = value
     for name in grant.cdi:
-        container.cdi_devices.add(name=name)
+        container.cdi_devices.add().name = name
 
 
 def register_request(resource_name: str, endpoint: str) -> wire.RegisterRequest:

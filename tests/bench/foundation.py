@@ -35,14 +35,14 @@ def run() -> Iterator[Row]:
 
 
 @contextmanager
-def floor_server() -> Iterator[tuple[FakeKubelet, Callable[[], "subprocess.Popen[bytes]"]]]:
-    """A kubelet, and how to start the constant-answer server on it."""
+def floor_server() -> Iterator[tuple[FakeKubelet, Callable[..., "subprocess.Popen[bytes]"]]]:
+    """A kubelet, and how to start the constant-answer server on it, with further arguments."""
     with tempfile.TemporaryDirectory(prefix="fl") as home, FakeKubelet(Path(home)) as kubelet:
         started: list[subprocess.Popen[bytes]] = []
 
-        def start() -> "subprocess.Popen[bytes]":
+        def start(*more: str) -> "subprocess.Popen[bytes]":
             command = [sys.executable, "-m", "tests.fake_kubelet.echo_plugin", f"--folder={home}"]
-            command += [f"--resource={FLOOR}", "--devices=8", "--imports", *SAME_IMPORTS]
+            command += [f"--resource={FLOOR}", "--devices=8", *more, "--imports", *SAME_IMPORTS]
             process = subprocess.Popen(command, cwd=ROOT, env=quick_environment(), stdout=subprocess.DEVNULL)
             started.append(process)
             return process
@@ -115,7 +115,7 @@ def allocations(arguments: Sequence[str], sizes: Sequence[int], pairs: int = PAI
     """Allocate of so many GPUs beside the constant server: size, p50, p99.
 
     Each process has its luck with where the kernel puts its threads, a tenth of a call and more, and keeps it. So
-    several pairs of processes are asked, in turns, and the figure is the median of the pairs.
+    several pairs of processes are asked, in turns, and the figure is the median of the pairs. Both send the same bytes.
     """
     ours: dict[int, list[list[float]]] = {size: [] for size in sizes}
     floors: dict[int, list[list[float]]] = {size: [] for size in sizes}
@@ -123,9 +123,10 @@ def allocations(arguments: Sequence[str], sizes: Sequence[int], pairs: int = PAI
         with plain_node("hgx-h100-8", *arguments) as node, floor_server() as (kubelet, start):
             node.plugin.start()
             ids = sorted(node.kubelet.wait_for(GPU, healthy=8, streams=1).healthy)
-            start()
-            floor_ids = sorted(kubelet.wait_for(FLOOR, healthy=8, streams=1).healthy)
             client = Client(node.kubelet_folder / node.kubelet.resources[GPU].endpoint)
+            answers = {size: client.allocate(ids[:size]).SerializeToString().hex() for size in sizes}
+            start("--answers", *(f"{size}:{answer}" for size, answer in answers.items()))
+            floor_ids = sorted(kubelet.wait_for(FLOOR, healthy=8, streams=1).healthy)
             floor_client = Client(kubelet.folder / kubelet.resources[FLOOR].endpoint)
             timed(lambda: client.allocate(ids), 500)  # noqa: B023 - called at once
             timed(lambda: floor_client.allocate(floor_ids), 500)  # noqa: B023 - called at once

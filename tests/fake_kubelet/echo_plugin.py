@@ -1,5 +1,7 @@
 """A device plugin on grpc.aio whose every answer is constant: the least that a plugin in Python costs.
 
+With `--answers` its Allocate answers are those of another plugin, byte for byte, one for each number of devices.
+
 Run as `python -m tests.fake_kubelet.echo_plugin --folder DIR`; it ends on SIGTERM, its socket with it.
 """
 
@@ -8,7 +10,7 @@ import asyncio
 import importlib
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import grpc
@@ -22,15 +24,16 @@ OPTIONS = wire.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 class EchoPlugin(services.DevicePluginServicer):
-    """One list for ever, the first ids as a preference, one environment variable."""
+    """One list for ever, the first ids as a preference, one environment variable (or the given answers)."""
 
-    def __init__(self, devices: int, replicas: int) -> None:
+    def __init__(self, devices: int, replicas: int, answers: Mapping[int, wire.AllocateResponse]) -> None:
         ids = [f"GPU-{n:08x}-0000-4000-8000-{n:012x}" for n in range(devices)]
         if replicas > 1:
             ids = [f"{id_}::{n}" for id_ in ids for n in range(replicas)]
         self._list = wire.ListAndWatchResponse(devices=[wire.Device(ID=id_, health=HEALTHY) for id_ in ids])
         granted = wire.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": ids[0] if ids else "void"})
         self._granted = wire.AllocateResponse(container_responses=[granted])
+        self._answers = answers
         self.leaving = asyncio.Event()
 
     async def GetDevicePluginOptions(  # noqa: N802 - the service's name
@@ -57,7 +60,7 @@ class EchoPlugin(services.DevicePluginServicer):
     async def Allocate(  # noqa: N802 - the service's name
         self, request: wire.AllocateRequest, context: object
     ) -> wire.AllocateResponse:
-        return self._granted
+        return self._answers.get(len(request.container_requests[0].devices_ids), self._granted)
 
     async def PreStartContainer(  # noqa: N802 - the service's name
         self, request: wire.PreStartContainerRequest, context: object
@@ -81,7 +84,11 @@ async def serve(folder: Path, resource: str, plugin: EchoPlugin) -> None:
 
 
 async def _main(options: argparse.Namespace) -> None:
-    plugin = EchoPlugin(options.devices, options.replicas)
+    answers = {
+        int(number): wire.AllocateResponse.FromString(bytes.fromhex(data))
+        for number, _, data in (one.partition(":") for one in options.answers)
+    }
+    plugin = EchoPlugin(options.devices, options.replicas, answers)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, plugin.leaving.set)
     await serve(options.folder, options.resource, plugin)
@@ -93,6 +100,7 @@ if __name__ == "__main__":
     parser.add_argument("--resource", default="nvidia.com/gpu")
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--replicas", type=int, default=1, help="ids per device")
+    parser.add_argument("--answers", nargs="*", default=[], metavar="NUMBER:HEX", help="AllocateResponse messages")
     parser.add_argument("--imports", nargs="*", default=[], help="modules to import first, as ballast")
     arguments = parser.parse_args()
     for module in arguments.imports:
