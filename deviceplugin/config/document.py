@@ -13,6 +13,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from deviceplugin.model.inventory import Policy
+
 Duration = Annotated[float, Meta(extra_json_schema={"x-duration": True})]
 """Seconds; written as in Go (`1m30s`) or as a number of nanoseconds."""
 
@@ -45,15 +47,6 @@ class IdStrategy(StrEnum):
     INDEX = "index"
 
 
-class AllocationPolicy(StrEnum):
-    """How shares are chosen; `spread` and `strict` are ours."""
-
-    DISTRIBUTED = "distributed"
-    PACKED = "packed"
-    SPREAD = "spread"
-    STRICT = "strict"
-
-
 class Discovery(StrEnum):
     """flags.deviceDiscoveryStrategy; tegra is refused with a message."""
 
@@ -71,7 +64,7 @@ class PluginFlags(Document, frozen=True):
     cdi_annotation_prefix: str = "cdi.k8s.io/"
     nvidia_ctk_path: str = field(default="/usr/bin/nvidia-ctk", name="nvidiaCTKPath")
     container_driver_root: str = "/driver-root"
-    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
+    shared_devices_allocation_policy: Policy = Policy.DISTRIBUTED
 
 
 class GfdFlags(Document, frozen=True):
@@ -113,7 +106,7 @@ class Pattern(Document, frozen=True):
     name: str
     pci: str | None = None
     memory: str | None = None
-    allocation_policy: AllocationPolicy | None = None
+    allocation_policy: Policy | None = None
 
 
 class Resources(Document, frozen=True):
@@ -130,7 +123,7 @@ class Replicas(Document, frozen=True):
     replicas: int
     rename: str | None = None
     devices: str | int | tuple[str | int, ...] = "all"
-    allocation_policy: AllocationPolicy | None = None
+    allocation_policy: Policy | None = None
     memory_limit: str | float | None = None
     """MPS only: `share` (default), a ratio of the share such as `0.5`, an amount such as `8Gi`, or `none`."""
     active_thread_percentage: float | None = None

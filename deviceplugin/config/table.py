@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from deviceplugin.config import document as doc
 from deviceplugin.config.values import Kind
+from deviceplugin.model.inventory import Policy
 
 
 class Option(Struct, frozen=True):
@@ -138,7 +139,7 @@ UPSTREAM: tuple[Option, ...] = (
     _theirs(
         "shared-devices-allocation-policy",
         "flags.plugin.sharedDevicesAllocationPolicy",
-        doc.AllocationPolicy,
+        Policy,
         "how shares are chosen; spread and strict are ours",
     ),
     _theirs("oneshot", "flags.gfd.oneshot", Kind.BOOL, "label once and exit", only="GFD_ONESHOT"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.config.document import (
-    AllocationPolicy,
     HealthPolicy,
     HealthSection,
     ListStrategy,
@@ -19,6 +18,7 @@ from deviceplugin.config.document import (
 from deviceplugin.config.load import Loaded, load
 from deviceplugin.config.origin import Origin
 from deviceplugin.model.errors import ConfigError
+from deviceplugin.model.inventory import Policy
 
 FILES = {
     "/c.yaml": b"flags:\n  migStrategy: single\n  plugin:\n    deviceListStrategy: cdi-cri\nhealth: {fatal: [79]}\n",
@@ -122,7 +122,7 @@ def test_values_of_every_kind_from_variables() -> None:
         "DRIVER": "fake:h100-nvl-8-pairs",
     }
     result = loaded({}, environ)
-    assert result.config.flags.plugin.shared_devices_allocation_policy is AllocationPolicy.PACKED
+    assert result.config.flags.plugin.shared_devices_allocation_policy is Policy.PACKED
     assert result.config.daemon.rescan_interval == 90.0
     assert result.config.imex.channel_ids == (0,)
     assert result.config.cdi.disable_hooks == ("a", "b")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deviceplugin.config.document import AllocationPolicy, Config, Flags, MigStrategy, Pattern, Resources
+from deviceplugin.config.document import Config, Flags, MigStrategy, Pattern, Resources
 from deviceplugin.model.inventory import Inventory, Policy
 from deviceplugin.rules.offer import offer
 from tests.strategies.nodes import card, cut_card, instance, node
@@ -101,7 +101,7 @@ def test_several_profiles_in_one_resource_have_no_profile_in_common() -> None:
 
 
 def test_a_pattern_can_set_the_policy() -> None:
-    inventory = by_patterns(Pattern("*L40S", "l40s", allocation_policy=AllocationPolicy.PACKED))
+    inventory = by_patterns(Pattern("*L40S", "l40s", allocation_policy=Policy.PACKED))
     assert inventory.resources["nvidia.com/l40s"].policy is Policy.PACKED
     assert inventory.resources["nvidia.com/gpu"].policy is Policy.DISTRIBUTED
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from deviceplugin.config.document import (
-    AllocationPolicy,
     Config,
     Flags,
     MigStrategy,
@@ -223,11 +222,11 @@ def test_requests_above_one_fail_as_the_block_says(block: str, given: bool | Non
 
 def test_the_policy_of_an_entry_comes_before_that_of_a_pattern_and_of_the_flag() -> None:
     config = Config(
-        flags=Flags(plugin=PluginFlags(shared_devices_allocation_policy=AllocationPolicy.PACKED)),
-        resources=Resources(gpus=(Pattern("*L40S", "l40s", allocation_policy=AllocationPolicy.SPREAD),)),
+        flags=Flags(plugin=PluginFlags(shared_devices_allocation_policy=Policy.PACKED)),
+        resources=Resources(gpus=(Pattern("*L40S", "l40s", allocation_policy=Policy.SPREAD),)),
         sharing=slicing(
-            entry(2, (1,), name="l40s", allocation_policy=AllocationPolicy.STRICT),
-            entry(2, (2,), name="l40s", allocation_policy=AllocationPolicy.DISTRIBUTED),
+            entry(2, (1,), name="l40s", allocation_policy=Policy.STRICT),
+            entry(2, (2,), name="l40s", allocation_policy=Policy.DISTRIBUTED),
         ),
     )
     two_models = node(card(0), *(card(n, name="NVIDIA L40S") for n in (1, 2, 3)))

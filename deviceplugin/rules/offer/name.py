@@ -100,8 +100,7 @@ def place(candidates: Sequence[Candidate], resources: Resources, strategy: MigSt
         elif resource_fault(qualify(hit[1].name)) is not None:
             left_out.append(candidate.left_out("bad-resource-name", f"fits {path}[{hit[0]}]; mend the name there"))
         else:
-            policy = hit[1].allocation_policy
-            placed.append(Placed(candidate, qualify(hit[1].name), None if policy is None else Policy(policy.value)))
+            placed.append(Placed(candidate, qualify(hit[1].name), hit[1].allocation_policy))
     return Naming(tuple(placed), tuple(left_out), _conflicts(resources))
 
 

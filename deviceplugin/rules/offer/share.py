@@ -57,7 +57,7 @@ def share(placed: Sequence[Placed], config: Config) -> Shared:
     """Applies the sharing section; shares come in the order (GPU index, MIG slot, replica)."""
     block = block_of(config.sharing)
     claims = Claims(MappingProxyType({})) if block is None else claim(placed, block, config.flags.mig_strategy)
-    default = Policy(config.flags.plugin.shared_devices_allocation_policy.value)
+    default = config.flags.plugin.shared_devices_allocation_policy
     conflicts = [*claims.conflicts]
     drafts: dict[str, _Draft] = {}
     for device in placed:
@@ -90,7 +90,7 @@ def _mark(draft: _Draft, taken: Claim, block: Block) -> None:
     draft.fail_above_one = block.fail_above_one
     policy = taken.entry.allocation_policy
     if policy is not None and not draft.policy_of_entry:
-        draft.policy = Policy(policy.value)
+        draft.policy = policy
         draft.policy_of_entry = True
 
 
