@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,8 @@ Result = TypeVar("Result")
 
 LULL = 0.2
 """Seconds in which several changes become one rendering."""
+PATIENCE = 3.0
+"""Seconds that a question for the status waits at most while the plugin starts."""
 SETTLED = 1.0
 """Seconds from an Allocate to the moment at which the kubelet has stored it."""
 
@@ -49,6 +52,7 @@ class Showing:
         self._changed = daemon.moved
         self._thread = ThreadPoolExecutor(1, "showing")
         self._exhibition: Exhibition | None = None
+        self._opened = asyncio.Event()
         self._server: Server | None = None
         self._settings: Metrics | None = None
         self._attribution: Attribution | None = None
@@ -58,6 +62,7 @@ class Showing:
         """Until cancelled."""
         await asyncio.sleep(HEAD_START)
         self._exhibition = await self._on_thread(partial(_open, self._daemon))
+        self._opened.set()
         self._daemon.hardware.sampled = self._changed.set
         try:
             async with asyncio.TaskGroup() as group:
@@ -69,12 +74,23 @@ class Showing:
             self._close()
 
     async def status(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The status document, rendered for this moment."""
+        """The status document, rendered for this moment. Who asks right after the start waits for what shows it."""
         del request
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._opened.wait(), PATIENCE)
         if self._exhibition is None:
-            return {"error": "the plugin is starting; ask again in a second"}
+            return {"error": self._starting()}
         await self._show(self._exhibition)
         return await self._on_thread(self._exhibition.status_document)
+
+    def _starting(self) -> str:
+        call, age = max(self._daemon.hardware.ages.items(), key=lambda item: item[1])
+        if age < PATIENCE:
+            return "the plugin is starting; ask again in a second"
+        return (
+            f"the plugin is starting, and its call of the driver ({call}) has had no answer for {age:.0f} s; "
+            "see whether `nvidia-smi` answers on this node, and the kernel log"
+        )
 
     async def _on_thread(self, call: Callable[[], Result]) -> Result:
         """Always on the same thread: its memory is used again, and two renderings never run at once."""

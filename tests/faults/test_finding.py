@@ -105,6 +105,13 @@ def test_E1_a_driver_that_hangs_at_first_leaves_a_plugin_that_lives_and_can_be_s
     node.plugin.start()
     wait_until(lambda: node.is_("live"), what="liveness")
     assert not node.is_("ready")
+    ask = ("status", f"--control-socket={node.control_socket()}")
+    said = wait_until(
+        lambda: answer if "has had no answer" in (answer := node.command(*ask, check=False).stderr) else "",
+        what="what the start waits for",
+    )
+    assert "nvml-probe" in said
+    assert "nvidia-smi" in said
     assert node.plugin.stop(timeout=2) == 0
     node.plugin.start()
     wait_until(lambda: node.is_("live"), what="liveness again")
