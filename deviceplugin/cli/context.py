@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from deviceplugin.nvml.library import Driver
 
 NVML, FAKE = "nvml", "fake:"
+HANGING = 5.0
+"""Seconds of waiting for the driver after which a one-shot command says so."""
 
 
 class Context:
@@ -126,12 +129,13 @@ class Context:
         self.host_root = driver.host_root
         config = self.loaded.config
         dev_root = dev_root_here(compile_handover(config, driver.host_root), os.path.exists)
-        node = driver.scan(dev_root=dev_root, machine_type_file=config.flags.gfd.machine_type_file)
-        readings: tuple[Reading, ...] = ()
-        with suppress(NvmlError):
-            if states:
-                readings = Vitals(driver).read_states(node)
-            driver.shutdown()
+        with _told_when_it_hangs():
+            node = driver.scan(dev_root=dev_root, machine_type_file=config.flags.gfd.machine_type_file)
+            readings: tuple[Reading, ...] = ()
+            with suppress(NvmlError):
+                if states:
+                    readings = Vitals(driver).read_states(node)
+                driver.shutdown()
         return node, readings
 
     def _offered(self, node: Node, *, cdi: bool = True) -> Snapshot:
@@ -154,6 +158,24 @@ class Context:
 
         upkeep = CdiFolder().examine(node, self.loaded.config, self.host_root)
         return withhold(replace(inventory, warnings=inventory.warnings + upkeep.warnings), upkeep.left_out)
+
+
+@contextmanager
+def _told_when_it_hangs() -> Iterator[None]:
+    """A call of a driver that hangs cannot be broken off; whoever waits for it is told what for."""
+    from threading import Timer
+
+    words = (
+        f"still waiting for the driver, which has not answered for {HANGING:g} s: see whether `nvidia-smi` answers on "
+        "this node, and the kernel log; Ctrl-\\ ends this command"
+    )
+    timer = Timer(HANGING, lambda: print(words, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _open_fake(spec: str) -> Any:

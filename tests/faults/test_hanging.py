@@ -1,9 +1,12 @@
 """M2: calls about one card hang, and nothing else stands still for it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.faults.ailing import AilingNode
 from tests.faults.conftest import Make
+from tests.node import ROOT
 from tests.waiting import wait_until
 
 
@@ -51,6 +54,29 @@ def test_M2_one_card_that_hangs_is_unhealthy_and_the_others_go_on_being_scanned_
     node.wait_ids({node.uuid(1)})
     assert "answers a whole scan again" in node.said("GPU 3 is healthy")["message"]
     node.wait_metric("nvml_call_age_seconds", 0, thread="nvml-probe")
+
+
+def test_M2_a_command_that_waits_for_a_driver_that_hangs_says_so(make: Make) -> None:
+    node = make()
+    node.driver.hang("nvmlInit*")
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "deviceplugin", "resources", "--driver=fake:hgx-a100-4"],
+        env=node.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        assert asked.stderr is not None
+        line = asked.stderr.readline()
+        assert "still waiting for the driver" in line
+        assert "Ctrl-\\" in line
+        node.driver.release()
+        assert asked.wait(10) == 0
+    finally:
+        asked.kill()
+        asked.communicate()
 
 
 def test_M2_a_hang_on_all_cards_is_no_cards_fault(make: Make) -> None:
