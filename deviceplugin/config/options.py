@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from deviceplugin.config.document import Config, ProcessOptions
 from deviceplugin.config.effective import flatten, spell
 from deviceplugin.config.table import OPTIONS, OURS, UPSTREAM, Option
-from deviceplugin.config.values import FALSE, LISTS, TRUE, Kind
+from deviceplugin.config.values import FALSE, LISTS, NONE, TRUE, Kind
 from deviceplugin.config.wording import nearest
 from deviceplugin.model.errors import ConfigError
 
@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _help(option: Option) -> str:
-    values = f" ({', '.join(option.choices)})" if option.choices else ""
+    words = (*option.choices, f"{NONE} for an empty list") if option.none else option.choices
+    values = f" ({', '.join(words)})" if words else ""
     return (option.idle or option.help) + values
 
 
@@ -146,4 +147,4 @@ def _markdown() -> Iterator[str]:
 
 
 def _takes(option: Option) -> str:
-    return f"{option.kind} {', '.join(option.choices)}".strip()
+    return f"{option.kind} {', '.join(option.choices)}".strip() + (f", or {NONE}" if option.none else "")

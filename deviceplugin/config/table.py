@@ -16,8 +16,8 @@ class Option(Struct, frozen=True):
 
     `path` is its place in the document; None for what concerns the process only. The first of several set variables
     counts. `idle` says why an option that upstream knows does nothing here. `blank` marks texts of which the empty one
-    means something; elsewhere an empty flag or variable is one not given. `devices`: words that are numbers are
-    device indices.
+    means something; elsewhere an empty flag or variable is one not given. `none`: that word alone is the empty list.
+    `devices`: words that are numbers are device indices.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Option(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     upstream: bool = False
     blank: bool = False
+    none: bool = False
     devices: bool = False
     idle: str = ""
 
@@ -66,13 +67,7 @@ _FEW_CALLS = "calls to the API server are too few to be limited; drop it"
 _IN_CLUSTER = "the pod's own service account is used; drop it"
 
 UPSTREAM: tuple[Option, ...] = (
-    _theirs(
-        "mig-strategy",
-        "flags.migStrategy",
-        doc.MigStrategy,
-        "how MIG instances are offered",
-        "GFD_MIG_STRATEGY",
-    ),
+    _theirs("mig-strategy", "flags.migStrategy", doc.MigStrategy, "how MIG instances are offered", "GFD_MIG_STRATEGY"),
     _theirs(
         "fail-on-init-error",
         "flags.failOnInitError",
@@ -163,10 +158,12 @@ UPSTREAM: tuple[Option, ...] = (
         "file that holds the machine's product name",
         only="GFD_MACHINE_TYPE_FILE",
     ),
-    _theirs("imex-channel-ids", "imex.channelIDs", Kind.INTEGERS, "IMEX channels for every container; only 0"),
+    _theirs(
+        "imex-channel-ids", "imex.channelIDs", Kind.INTEGERS, "IMEX channels for every container; only 0", none=True
+    ),
     _theirs("imex-required", "imex.required", Kind.BOOL, "fail a container when its IMEX channel is missing"),
-    _theirs("cdi-feature-flags", "cdi.featureFlags", Kind.TEXTS, "switches of CDI generation"),
-    _theirs("cdi-disable-hooks", "cdi.disableHooks", Kind.TEXTS, "CDI hooks to leave out, or all"),
+    _theirs("cdi-feature-flags", "cdi.featureFlags", Kind.TEXTS, "switches of CDI generation", none=True),
+    _theirs("cdi-disable-hooks", "cdi.disableHooks", Kind.TEXTS, "CDI hooks to leave out, or all", none=True),
     _theirs(
         "kubelet-socket",
         "kubelet.socket",
@@ -185,6 +182,7 @@ UPSTREAM: tuple[Option, ...] = (
         doc.Fallback,
         "what to try, in order, when no name is given",
         listed=True,
+        none=True,
     ),
     _theirs("restart-on-device-unhealthy", None, Kind.BOOL, "no effect", idle=_NO_RESTART),
     _theirs("kubeconfig", None, Kind.PATH, "no effect", only="", idle=_IN_CLUSTER),
@@ -201,10 +199,12 @@ OURS: tuple[Option, ...] = (
     _option("log-format", None, doc.LogFormat, "for people or for machines"),
     _option("log-level", None, doc.LogLevel, "least level that is logged"),
     _option("devices-include", "devices.include", Kind.TEXTS, "only these GPUs are offered", devices=True),
-    _option("devices-exclude", "devices.exclude", Kind.TEXTS, "these GPUs are not offered", devices=True),
-    _option("health-fatal", "health.fatal", Kind.INTEGERS, "Xids after which a GPU must be reset"),
-    _option("health-ignored", "health.ignored", Kind.INTEGERS, "Xids that say nothing about the GPU"),
-    _option("health-recoverable", "health.recoverable", Kind.INTEGERS, "Xids that pass after a quiet period"),
+    _option("devices-exclude", "devices.exclude", Kind.TEXTS, "these GPUs are not offered", devices=True, none=True),
+    _option("health-fatal", "health.fatal", Kind.INTEGERS, "Xids after which a GPU must be reset", none=True),
+    _option("health-ignored", "health.ignored", Kind.INTEGERS, "Xids that say nothing about the GPU", none=True),
+    _option(
+        "health-recoverable", "health.recoverable", Kind.INTEGERS, "Xids that pass after a quiet period", none=True
+    ),
     _option("health-unknown-xid", "health.unknownXid", doc.UnknownXid, "what an Xid in no list does"),
     _option("health-quiet-period", "health.quietPeriod", Kind.DURATION, "without a new Xid before recovery"),
     _option("health-ecc", "health.ecc", doc.HealthPolicy, "uncorrectable ECC errors"),

@@ -17,6 +17,9 @@ TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 """The spellings of Go's strconv.ParseBool."""
 
+NONE = "none"
+"""The empty list, where it differs from a list that is not given."""
+
 # Patterns are compiled when first used: start-up pays for what it reads.
 _INTEGER = r"[+-]?(?:0|[1-9]\d*|0x[0-9a-fA-F]+|0o[0-7]+)"
 
@@ -87,12 +90,17 @@ _SIMPLE: dict[Kind, Callable[[str], object]] = {
 
 
 def convert(text: str, option: Option) -> object:
-    """The value that a flag or variable of this option holds; lists are written with commas.
+    """The value that a flag or variable of this option holds; lists are written with commas, some empty ones as none.
 
     Raises:
         ValueError: It holds none; the message says what it must be.
     """
     read = _device if option.devices else _SIMPLE.get(option.kind) or (lambda word: choose(word, option.choices))
     if option.kind in LISTS:
-        return [read(word.strip()) for word in text.split(",") if word.strip()]
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        if option.none and NONE in words:
+            if set(words) == {NONE}:
+                return []
+            raise ValueError(f"must be {NONE} alone or a list without it, is {quote(text)}")
+        return [read(word) for word in words]
     return read(text.strip())

@@ -11,7 +11,7 @@ from deviceplugin.config.effective import flatten
 from deviceplugin.config.load import load
 from deviceplugin.config.options import OPTIONS, add_arguments, given, parse
 from deviceplugin.config.shapes import Shape, keys
-from deviceplugin.config.table import BY_PATH
+from deviceplugin.config.table import BY_PATH, Option
 from deviceplugin.config.values import Kind
 from deviceplugin.model.errors import ConfigError
 
@@ -232,6 +232,24 @@ def test_every_flag_and_variable_does_the_same(option: object) -> None:
     assert len({str(result.process) for result in results}) == 1
     key = option.path or option.name
     assert [str(result.sources[key]) for result in results] == [*option.flags, *option.variables]
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.none], ids=lambda option: option.name)
+def test_the_word_none_is_the_empty_list(option: Option) -> None:
+    flag, variable, path = option.flags[0], option.variables[0], str(option.path)
+    for result in (load({flag: "none"}, {}), load({}, {variable: " none "}), load({flag: "none,none"}, {})):
+        assert dict(flatten(result.config))[path] == ()
+        assert str(result.sources[path]) in {flag, variable}
+    word = next(iter(option.choices), "7")
+    with pytest.raises(ConfigError) as caught:
+        load({flag: f"none,{word}"}, {})
+    assert caught.value.problems == (f'{flag}: must be none alone or a list without it, is "none,{word}"',)
+
+
+def test_none_is_a_word_like_others_where_no_list_can_be_empty() -> None:
+    assert load({"--devices-include": "none"}, {}).config.devices.include == ("none",)
+    with pytest.raises(ConfigError, match="must be one of envvar"):
+        load({"--device-list-strategy": "none"}, {})
 
 
 def test_loading_without_a_file_imports_no_yaml() -> None:
