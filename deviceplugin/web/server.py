@@ -48,7 +48,7 @@ class Server:
         parse(settings.address)
         self._settings = settings
         self._tls = guard.tls(settings)
-        self._site = guard.guarded(site, settings.basic_auth_file)
+        self._site = guard.Guard(site, settings.basic_auth_file)
         self._patience = patience
         self._retry = retry
         self._free = threading.BoundedSemaphore(CONNECTIONS)
@@ -101,6 +101,7 @@ class Server:
         )
 
     def _run(self) -> None:
+        self._site.check()
         while self._socket is None:
             if self._stopping.wait(self._retry):
                 return

@@ -296,10 +296,62 @@ def test_with_a_password_file_only_those_who_know_one_see_anything(tmp_path: Pat
         assert ask(server, "/metrics", Authorization=basic("prometheus:new"))[0] == 200
 
 
-def test_a_password_file_that_is_gone_opens_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with serving(Metrics(address="127.0.0.1:0", basic_auth_file=str(tmp_path / "none"))) as server:
-        assert ask(server, "/metrics")[0] == 500
-    assert "FileNotFoundError" in caplog.text
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_password_file_that_cannot_be_used_lets_nobody_in_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "deviceplugin.web.guard")
+    passwords = tmp_path / "passwords"
+    with serving(Metrics(address="127.0.0.1:0", basic_auth_file=str(passwords))) as server:
+        wait_until(lambda: warned(caplog), what="a word before the first request")
+        for _ in range(3):
+            for headers in ({}, {"Authorization": basic("prometheus:new")}):
+                status, _, body = ask(server, "/metrics", **headers)
+                assert (status, b"password file cannot be read" in body, b"/" in body) == (503, True, False)
+        assert ask(server, "/healthz")[0] == 200
+        assert len(warned(caplog)) == 1
+        assert all(word in warned(caplog)[0] for word in (str(passwords), "No such file", "metrics.basicAuthFile"))
+        passwords.write_text("prometheus:new\n")
+        assert ask(server, "/metrics")[0] == 401
+        assert ask(server, "/metrics", Authorization=basic("prometheus:new"))[0] == 200
+        assert [record.getMessage() for record in caplog.records if record.levelname == "INFO"] == [
+            "the password file can be read again"
+        ]
+        passwords.unlink()
+        assert ask(server, "/metrics", Authorization=basic("prometheus:new"))[0] == 503
+        assert ask(server, "/metrics", Authorization=basic("prometheus:new"))[0] == 503
+        assert len(warned(caplog)) == 2
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"prometheus:s\xffcret\n", "no UTF-8 text"),
+        (b"", "no line of it is user:password"),
+        (b"# prometheus:s3cret\nprometheus\n:\nprometheus:\n:s3cret\n", "no line of it is user:password"),
+        (None, "no regular file"),
+    ],
+)
+def test_a_password_file_without_passwords_lets_nobody_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None, why: str
+) -> None:
+    passwords = tmp_path / "passwords"
+    if content is None:
+        passwords.mkdir()
+    else:
+        passwords.write_bytes(content)
+    with serving(Metrics(address="127.0.0.1:0", basic_auth_file=str(passwords))) as server:
+        for pair in ("prometheus:s3cret", "prometheus:", ":s3cret", ":", "prometheus", ""):
+            assert ask(server, "/metrics", Authorization=basic(pair))[0] == 503
+        assert ask(server, "/metrics")[0] == 503
+    (line,) = warned(caplog)
+    assert why in line
+    assert "cret" not in line
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def openssl(*words: str) -> None:
