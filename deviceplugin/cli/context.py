@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deviceplugin.model.errors import ConfigError
 
 if TYPE_CHECKING:
+    from deviceplugin.config.document import ProcessOptions
     from deviceplugin.config.load import Loaded
     from deviceplugin.model.inventory import Inventory
     from deviceplugin.model.node import Node
@@ -61,6 +62,25 @@ class Context:
 
         chosen = {"--config-name": name} if name else {}
         return load.load({**options.given(self._arguments), **chosen}, os.environ)
+
+    @cached_property
+    def process(self) -> ProcessOptions:
+        """What concerns the process and is in no file; also where the file does not load.
+
+        Raises:
+            ConfigError: A flag or variable is wrong; what is wrong with the file is said too.
+        """
+        try:
+            return self.load_alone().process
+        except ConfigError:
+            self.load()
+            raise
+
+    def load_alone(self) -> Loaded:
+        """Flags and environment without any file."""
+        from deviceplugin.config import load, options
+
+        return load.load(options.given(self._arguments), os.environ, alone=True)
 
     def open_driver(self) -> Driver:
         """The driver that `--driver` names, not yet initialised: NVML, or a pretend one loaded by name."""

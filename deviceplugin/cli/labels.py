@@ -9,10 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from deviceplugin.cli import logs
+from deviceplugin.cli import chosen, logs
 from deviceplugin.cli.context import Context
-from deviceplugin.model.errors import ConfigError, NvmlError, PluginError
+from deviceplugin.model.errors import ClusterError, ConfigError, NvmlError, PluginError
+
+if TYPE_CHECKING:
+    from deviceplugin.config.load import Loaded
 
 log = logging.getLogger(__name__)
 
@@ -34,25 +38,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     """Publishes labels now and, without `--oneshot`, again every flags.gfd.sleepInterval until SIGTERM.
 
+    The configuration is read anew each time, and the node's label where that chooses it; SIGHUP has it done at once.
     Health is not judged here, so the label of healthy GPUs is left to `serve`.
 
     Raises:
         NvmlError: The driver cannot be used, and failOnInitError is true or nothing would follow.
         PluginError: The labels cannot be written, and nothing would follow.
     """
-    process, gfd = context.loaded.process, context.loaded.config.flags.gfd
-    logs.configure(process.log_format, process.log_level)
+    ended, again = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        ended.set()
+        again.set()
+
+    signal.signal(signal.SIGHUP, lambda *_: again.set())
+    logs.configure(context.process.log_format, context.process.log_level)
+    context.loaded = _first(context)
     work = _Work(context, arguments.output)
-    if gfd.oneshot:
+    if context.loaded.config.flags.gfd.oneshot:
         work.once()
         return 0
-    ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, end)
+    work.again()
     while not ended.is_set():
-        work.again()
-        ended.wait(gfd.sleep_interval)
+        again.wait(context.loaded.config.flags.gfd.sleep_interval)
+        again.clear()
+        if not ended.is_set():
+            work.load_anew()
+            work.again()
     return 0
+
+
+def _first(context: Context) -> Loaded:
+    try:
+        return chosen.now(context)
+    except ClusterError as error:
+        log.warning("which configuration the node's label chooses is not known yet, labelling without it: %s", error)
+        return context.load()
 
 
 class _Work:
@@ -63,6 +86,19 @@ class _Work:
         self._given = output
         self._worked = False
         self._published: dict[str, str] = {}
+
+    def load_anew(self) -> None:
+        """Takes over the configuration of now; one that cannot be had leaves the present one in force."""
+        try:
+            loaded = chosen.now(self._context)
+        except PluginError as error:
+            problems = error.problems if isinstance(error, ConfigError) else (error,)
+            for problem in problems:
+                log.error("the configuration of before stays in force: %s", problem)  # noqa: TRY400 - no traceback
+            return
+        if loaded != self._context.loaded:
+            log.info("configuration in force", extra={"hash": loaded.stamp.hash, "source": loaded.stamp.source})
+            self._context.loaded = loaded
 
     def again(self) -> None:
         """Labels once; what fails is logged, since the next time it may work."""

@@ -6,8 +6,9 @@ import argparse
 import logging
 import signal
 import threading
+from functools import partial
 
-from deviceplugin.cli import logs
+from deviceplugin.cli import chosen, logs
 from deviceplugin.cli.context import Context
 from deviceplugin.model.errors import ConfigError
 
@@ -29,18 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     """Keeps one control daemon for each resource under `sharing.mps` until SIGTERM; SIGHUP looks at everything anew."""
-    process = context.loaded.process
-    logs.configure(process.log_format, process.log_level)
+    logs.configure(context.process.log_format, context.process.log_level)
     if arguments.action == MOUNT_SHM:
         return _mount_shm(context)
-    from deviceplugin.config.load import Loaded
-    from deviceplugin.daemon.choice import Choice
     from deviceplugin.daemon.keepers import Keepers
 
     ended, again = threading.Event(), threading.Event()
-
-    def load() -> Loaded:
-        return Choice(context.load).begin(context.load())
+    context.loaded = chosen.begin(context)
 
     def end(*_: object) -> None:
         ended.set()
@@ -49,7 +45,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     signal.signal(signal.SIGHUP, lambda *_: again.set())
-    Keepers(load, context.open_driver()).run(ended, again)
+    Keepers(partial(chosen.begin, context), context.open_driver()).run(ended, again)
     return 0
 
 

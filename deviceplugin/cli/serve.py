@@ -8,9 +8,14 @@ import logging
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
-from deviceplugin.cli import logs
+from deviceplugin.cli import chosen, logs
 from deviceplugin.cli.context import Context
+
+if TYPE_CHECKING:
+    from deviceplugin.config.load import Loaded
+    from deviceplugin.daemon.choice import Choice
 
 FRESH = "GPU_DEVICE_PLUGIN_FRESH_PROCESS"
 """How many processes in a row, this one included, were begun to load a new driver library."""
@@ -27,8 +32,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     # A SIGHUP that comes before the daemon listens must neither end the process nor be lost.
     early: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
-    process = context.loaded.process
-    logs.configure(process.log_format, process.log_level)
+    context.loaded, choice = _first(context)
     driver = context.open_driver()
     fresh = int(os.environ.pop(FRESH, "") or 0)
 
@@ -36,15 +40,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
     from deviceplugin.daemon import Daemon, Ending
-    from deviceplugin.daemon.choice import Choice
     from deviceplugin.daemon.memory import keep_flat
 
     keep_flat()
-    choice = Choice(context.load)
-    loaded = choice.begin(context.loaded)
 
     async def live() -> tuple[Ending, int]:
-        daemon = Daemon(loaded, choice, driver, fresh=fresh)
+        daemon = Daemon(context.loaded, choice, driver, fresh=fresh)
         if early:
             daemon.reloading.request()
         return await daemon.run(), daemon.replacement.tries
@@ -56,6 +57,15 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "deviceplugin", *_words()])  # noqa: S606 - itself
     logging.shutdown()
     return 0
+
+
+def _first(context: Context) -> tuple[Loaded, Choice]:
+    """The configuration to begin with, and who chooses the next one; from here on there is a log."""
+    from deviceplugin.daemon.choice import Choice
+
+    logs.configure(context.process.log_format, context.process.log_level)
+    choice = Choice(context.load)
+    return chosen.begin(context, choice=choice), choice
 
 
 def _words() -> list[str]:

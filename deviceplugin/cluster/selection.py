@@ -7,9 +7,23 @@ from collections.abc import Callable
 
 from deviceplugin.cluster.api import Api, NodeView
 from deviceplugin.cluster.pauses import Pauses
+from deviceplugin.config.names import CONFIG_LABEL
+from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ClusterError
 
-LABEL = "nvidia.com/device-plugin.config"
+ONCE = 5.0
+"""Seconds that a single reading may take: a start waits for it."""
+
+
+async def read(node: str) -> str:
+    """The label's value now, empty where there is none; for who needs it before there is a configuration.
+
+    Raises:
+        ClusterError: The node cannot be read.
+    """
+    api = await asyncio.to_thread(Api, node, Ledger(), ONCE)
+    async with api:
+        return (await api.read_node()).labels.get(CONFIG_LABEL, "")
 
 
 class LabelWatch:
@@ -43,7 +57,7 @@ class LabelWatch:
             self._pauses.worked()
 
     def _tell(self, view: NodeView) -> None:
-        value = view.labels.get(LABEL, "")
+        value = view.labels.get(CONFIG_LABEL, "")
         if value != self._value:
             self._value = value
             self._chosen(value)

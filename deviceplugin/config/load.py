@@ -62,6 +62,8 @@ def load(
     environ: Mapping[str, str],
     read: Callable[[str], bytes] = read_file,
     names: Callable[[str], Sequence[str]] = list_names,
+    *,
+    alone: bool = False,
 ) -> Loaded:
     """Loads the configuration: a flag wins over a variable, that over the file, and that over the default.
 
@@ -70,6 +72,7 @@ def load(
         environ: The environment.
         read: Content of a file.
         names: Names of the files of a folder.
+        alone: Flags and variables alone; no file is looked for.
 
     Raises:
         ConfigError: With every problem that could be found, one line each.
@@ -79,7 +82,8 @@ def load(
     process = _structure(options.process, ProcessOptions)
     path: str | None = None
     try:
-        path = pick(process, _structure(options.tree.get("cluster"), Cluster), names)
+        if not alone:
+            path = pick(process, _structure(options.tree.get("cluster"), Cluster), names)
         if path:
             _read_document(path, _content(path, read, options.sources.get("config-file")), draft)
     except ConfigError as error:

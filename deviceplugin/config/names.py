@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 DOMAIN = "nvidia.com/"
+CONFIG_LABEL = f"{DOMAIN}device-plugin.config"
+"""The label of a node that names its configuration."""
 LONGEST = 63
 SHARED_SUFFIX = ".shared"
 

@@ -18,7 +18,7 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.daemon import telling
 from deviceplugin.daemon.answers import Answers
 from deviceplugin.daemon.bookkeeping import Bookkeeping
-from deviceplugin.daemon.choice import Choice
+from deviceplugin.daemon.choice import Choice, by_label
 from deviceplugin.daemon.endpoints import Endpoints
 from deviceplugin.daemon.hardware import Hardware
 from deviceplugin.daemon.outlets import Outlets
@@ -179,8 +179,12 @@ class Daemon:
         node = await self.hardware.first()
         if self._gives_up(node.state):
             raise NvmlError(f"{node.detail}; to wait for the driver instead, set --fail-on-init-error=false")
-        if self.world.inventory.conflicts:
-            raise ConfigError(*map(self.world.loaded.placed, self.world.inventory.conflicts))
+        conflicts = tuple(map(self.world.loaded.placed, self.world.inventory.conflicts))
+        if conflicts and not by_label(self.world.loaded):
+            raise ConfigError(*conflicts)
+        for conflict in conflicts:
+            # Where a label chooses, only a process that lives can see it choose another.
+            log.error("the configuration does not fit this node, what fits is served: %s", conflict)
         await self.mps.look()
         self._published = True
         self.board.publish(self.world.snapshot)

@@ -102,7 +102,7 @@ class World:
         """
         inventory = self.compiled(loaded)
         self.loaded, self._flaws = loaded, flaws
-        self.inventory = withhold(inventory, flaws)
+        self.inventory = retain(self.inventory, withhold(inventory, flaws), self._gone)
         return self.witnessed(PolicyChanged(), now)
 
     def witnessed(self, evidence: Evidence, now: float) -> News:

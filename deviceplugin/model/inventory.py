@@ -137,5 +137,5 @@ class Inventory(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     """Of this configuration on this node: cards in MIG mode under `none`, an include that matches nothing, ..."""
     conflicts: tuple[str, ...] = ()
-    """What is wrong with the configuration on this node (a sharing entry that matches nothing, a GPU named twice, a
+    """What is wrong with the configuration on this node (a GPU named twice, MPS on a card in MIG mode, a
     list over 4 MiB): an error when the configuration is loaded, a warning when only the hardware changed since."""

@@ -286,6 +286,37 @@ def test_E4_a_gpu_taken_out_is_unhealthy_first_and_dropped_after_a_grace_time(ma
     assert [size for size, _ in itertools.groupby(sizes)] == [4, 3, 4]
 
 
+def test_E4_a_configuration_that_is_edited_meanwhile_does_not_end_the_grace_time(make: Make) -> None:
+    node = make("hgx-a100-4", "--vanished-grace=1h", config="metrics: {perLink: false}\n")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.unplug(1)
+    node.wait_ids({node.uuid(1)})
+    node.configure("version: v1\nmetrics: {perLink: true}\n")
+    node.wait_metric("config_reload_total", 1, result="success")
+    assert node.health()[1] == {node.uuid(1)}
+    assert [len(frame.devices) for frame in node.frames()] == [4, 4]
+
+
+SHARED_CARDS = {
+    "a count": "devices: 4",
+    "indices": "devices: [0, 1, 2, 3]",
+    "a model of other nodes": "devices: all}, {name: nvidia.com/h200, replicas: 2",
+}
+
+
+@pytest.mark.parametrize("devices", SHARED_CARDS)
+def test_E6_what_a_sharing_entry_does_not_find_is_reported_and_costs_no_other_gpu(make: Make, devices: str) -> None:
+    """One card is lost, the plugin starts anew: the others are offered, as they were while it ran."""
+    entry = f"{{name: nvidia.com/gpu, replicas: 2, {SHARED_CARDS[devices]}}}"
+    node = make(config=f"sharing: {{timeSlicing: {{resources: [{entry}]}}}}\n")
+    node.driver.unplug(3)
+    node.plugin.start()
+    node.wait_healthy(6)
+    assert "sharing.timeSlicing.resources" in str(node.status()["warnings"])
+    node.said("sharing.timeSlicing.resources")
+
+
 def test_E4_sighup_and_a_scan_find_new_instances_and_what_is_untouched_notices_nothing(make: Make) -> None:
     node = make("hgx-a100-4", LATER, "--mig-strategy=mixed", "--vanished-grace=300ms")
     node.driver.mig(0, ["3g.20gb", "3g.20gb"])

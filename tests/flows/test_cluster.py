@@ -22,6 +22,13 @@ CONFIGS = {
     "shared": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
 }
 
+TWICE = """sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, replicas: 2, devices: [0]}
+    - {name: nvidia.com/gpu, replicas: 3, devices: [GPU-2edc9a4e-f250-5888-bcfa-41aef5d78afd]}
+"""
+
 
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
@@ -125,6 +132,53 @@ def test_the_node_label_chooses_the_configuration(tmp_path: Path, api: FakeApi) 
         node.wait_healthy(32)
         api.books.label(NODE, CONFIG_LABEL, None)
         node.wait_healthy(8)
+
+
+BESIDE = {
+    "no configuration for nodes without the label": {},
+    "a broken one": {"default": "flagz: {}\n"},
+    "one that does not fit this node": {"default": TWICE},
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_a_labelled_node_starts_by_its_label_whatever_the_others_have(
+    tmp_path: Path, api: FakeApi, beside: str
+) -> None:
+    configs = folder(tmp_path)
+    for name, text in BESIDE[beside].items():
+        (configs / name).write_text(text)
+    api.books.label(NODE, CONFIG_LABEL, "shared")
+    with plugin(tmp_path, api, f"--config-dir={configs}", "--cluster-config-label=true") as node:
+        node.plugin.start()
+        node.wait_healthy(32)
+        api.books.label(NODE, CONFIG_LABEL, "plain")
+        node.wait_healthy(8)
+
+
+def test_a_node_without_the_label_and_without_a_configuration_says_both(tmp_path: Path, api: FakeApi) -> None:
+    with plugin(tmp_path, api, f"--config-dir={folder(tmp_path)}", "--cluster-config-label=true") as node:
+        assert node.plugin.start().wait() == 2
+        assert "no fallback (named, single) applies; there are: plain, shared" in node.plugin.log
+        assert f"nor has the node a label {CONFIG_LABEL} to choose one" in node.plugin.log
+        api.fail("get", "nodes", code=403)
+        assert node.plugin.start().wait() == 2
+        assert f"nor can the node's label {CONFIG_LABEL} be read" in node.plugin.log
+
+
+def test_a_label_rescues_a_node_from_the_configuration_it_chose_before(tmp_path: Path, api: FakeApi) -> None:
+    configs, state = folder(tmp_path), tmp_path / "state"
+    (configs / "twice").write_text(TWICE)
+    state.mkdir()
+    (state / "chosen-config").write_text("twice\n")
+    options = [f"--config-dir={configs}", f"--state-dir={state}", "--cluster-config-label=true"]
+    api.books.label(NODE, CONFIG_LABEL, "twice")
+    with plugin(tmp_path, api, *options, "--default-config=plain") as node:
+        node.plugin.start()
+        node.plugin.wait_for_log("the configuration does not fit this node, what fits is served")
+        node.wait_healthy(9)
+        api.books.label(NODE, CONFIG_LABEL, "shared")
+        node.wait_healthy(32)
 
 
 def test_a_name_that_was_unknown_counts_once_the_folder_has_it(tmp_path: Path, api: FakeApi) -> None:

@@ -1,14 +1,17 @@
 """Node labels of a running plugin, in the feature file that node-feature-discovery reads."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from deviceplugin.files.labels import parse
 from deviceplugin.files.watch import identity
+from tests.fake_api import FakeApi
 from tests.node import ROOT, FakeNode
 from tests.waiting import NotYet, wait_until
 
@@ -131,6 +134,61 @@ def test_feature_discovery_s_name_labels_for_ever(tmp_path: Path, node: FakeNode
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def discovery(node: FakeNode, *words: str, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """`labels` for ever, as a pod without the plugin has it."""
+    command = [sys.executable, "-m", "deviceplugin", "labels", f"--driver=fake:{node.machine}"]
+    command += [f"--output-file={node.labels_file}", *words]
+    with node.plugin.log_file.open("wb") as log:
+        process = subprocess.Popen(command, env=node.environment | environment, cwd=ROOT, stderr=log)
+    try:
+        yield process
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+
+
+def test_labels_without_the_plugin_follow_the_configuration(node: FakeNode) -> None:
+    ready(node)
+    node.configure("version: v1\n")
+    with discovery(node, f"--config-file={node.config_file}", "--sleep-interval=1h") as process:
+        wait_for(node, "gpu.replicas", "1")
+        node.configure(SHARED)
+        process.send_signal(signal.SIGHUP)
+        wait_for(node, "gpu.replicas", "4")
+        node.configure("flagz: {}\n")
+        process.send_signal(signal.SIGHUP)
+        node.plugin.wait_for_log("the configuration of before stays in force")
+        node.configure("version: v1\n")
+        process.send_signal(signal.SIGHUP)
+        wait_for(node, "gpu.replicas", "1")
+    with discovery(node, f"--config-file={node.config_file}", "--sleep-interval=100ms"):
+        node.configure(SHARED)
+        wait_for(node, "gpu.replicas", "4")
+
+
+def test_labels_without_the_plugin_follow_the_nodes_label(tmp_path: Path, node: FakeNode) -> None:
+    ready(node)
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    (configs / "plain").write_text("version: v1\n")
+    (configs / "shared").write_text(SHARED)
+    label = "nvidia.com/device-plugin.config"
+    with FakeApi() as api:
+        api.books.add("nodes", "worker-1", metadata={"labels": {label: "shared"}})
+        words = [f"--config-dir={configs}", "--cluster-config-label=true", "--sleep-interval=100ms"]
+        environment = {"KUBECONFIG": str(api.kubeconfig(tmp_path)), "NODE_NAME": "worker-1"}
+        with discovery(node, *words, **environment):
+            wait_for(node, "gpu.replicas", "4")
+            api.books.label("worker-1", label, "plain")
+            wait_for(node, "gpu.replicas", "1")
 
 
 def test_once_and_printed(node: FakeNode) -> None:

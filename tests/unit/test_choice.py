@@ -80,3 +80,34 @@ def test_the_note_is_written_only_when_it_differs(tmp_path: Path) -> None:
     chosen(tmp_path, "shared")
     assert identity(tmp_path / "chosen-config") == before
     assert [path.name for path in tmp_path.iterdir()] == ["chosen-config"]
+
+
+def only_by_label(state_dir: Path, *known: str) -> Choice:
+    def load(name: str) -> Loaded:
+        if name not in known:
+            raise ConfigError(f"--config-name {name}: no such configuration" if name else "no fallback applies")
+        return loaded(state_dir, name)
+
+    return Choice(load)
+
+
+def test_where_only_a_label_chooses_a_fresh_process_can_begin_once_it_has_chosen(tmp_path: Path) -> None:
+    one = only_by_label(tmp_path, "shared")
+    with pytest.raises(ConfigError, match="no fallback applies"):
+        one.check_start()
+    one.wanted = "shared"
+    one.check_start()
+
+
+def test_the_last_choice_is_begun_with_before_the_node_is_asked(tmp_path: Path) -> None:
+    def never(_node: str) -> str:
+        raise AssertionError("the API need not be there")
+
+    chosen(tmp_path, "shared")
+    one = only_by_label(tmp_path, "shared")
+    assert one.begin_without(loaded(tmp_path), never, ConfigError("no fallback")).stamp.source == "shared"
+
+
+def test_where_no_label_chooses_the_fault_is_told_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^no fallback$"):
+        only_by_label(tmp_path).begin_without(loaded(tmp_path, by_label=False), str, ConfigError("no fallback"))

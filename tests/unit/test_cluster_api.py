@@ -11,7 +11,8 @@ import pytest
 from deviceplugin.cluster.api import Api, NodeView
 from deviceplugin.cluster.labels import AsFeature, OnNode
 from deviceplugin.cluster.pauses import Pauses
-from deviceplugin.cluster.selection import LABEL, LabelWatch
+from deviceplugin.cluster.selection import LabelWatch
+from deviceplugin.config.names import CONFIG_LABEL as LABEL
 from deviceplugin.ledger import Ledger
 from deviceplugin.model.errors import ClusterError, Trouble
 from tests.fake_api import FakeApi

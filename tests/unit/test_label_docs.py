@@ -8,10 +8,10 @@ import pytest
 from deviceplugin.cluster.events import _REASONS
 from deviceplugin.cluster.labels import FEATURE
 from deviceplugin.cluster.labels import MANAGER as LABELS_MANAGER
-from deviceplugin.cluster.selection import LABEL
 from deviceplugin.cluster.standing import ANNOTATION, CONDITION
 from deviceplugin.cluster.standing import MANAGER as HEALTH_MANAGER
 from deviceplugin.config.document import LabelSink
+from deviceplugin.config.names import CONFIG_LABEL as LABEL
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "labels"

@@ -129,10 +129,11 @@ def test_one_gpu_named_twice_is_a_conflict(entries: tuple[Replicas, ...], where:
     assert counts(inventory) == {GPU: {"0": 2}}
 
 
-def test_an_entry_that_matches_no_resource_is_a_conflict() -> None:
+def test_an_entry_that_matches_no_resource_is_warned_about_and_the_others_hold() -> None:
     inventory = share_out(cards(1), entry(), entry(name="nvidia.com/gpux"), entry(name="mig-1g.10gb"))
-    end = "here are nvidia.com/gpu; name one of them, or take the entry out"
-    assert inventory.conflicts == (
+    end = "here are nvidia.com/gpu; the entry does nothing here"
+    assert inventory.conflicts == ()
+    assert inventory.warnings == (
         f"sharing.timeSlicing.resources[1].name: no device of this node is nvidia.com/gpux; {end}",
         f"sharing.timeSlicing.resources[2].name: no device of this node is nvidia.com/mig-1g.10gb; {end}",
     )
@@ -155,18 +156,20 @@ def test_where_nothing_is_offered_the_state_says_enough(what: Node) -> None:
     assert offer(what, Config(flags=flags, sharing=slicing(entry(2, (5,))))).conflicts == ()
 
 
-def test_a_device_that_is_not_there_is_a_conflict() -> None:
+def test_a_device_that_is_not_there_is_warned_about() -> None:
     inventory = share_out(cards(2), entry(2, (1, 7)))
-    (conflict,) = inventory.conflicts
-    assert conflict.startswith("sharing.timeSlicing.resources[0].devices: '7' names no device of that resource; ")
-    assert conflict.endswith("give a UUID, or an index of 0, 1")
+    assert inventory.conflicts == ()
+    (warning,) = inventory.warnings
+    assert warning.startswith("sharing.timeSlicing.resources[0].devices: '7' names no device of that resource now; ")
+    assert warning.endswith("give a UUID, or an index of 0, 1")
     assert counts(inventory) == {GPU: {"0": 1, "1": 2}}
 
 
-def test_a_count_of_more_than_there_are_is_a_conflict() -> None:
+def test_a_count_of_more_than_there_are_takes_what_there_is_and_is_warned_about() -> None:
     inventory = share_out(cards(2), entry(2, (0,)), entry(3, 4))
-    (conflict,) = inventory.conflicts
-    assert conflict == (
+    assert inventory.conflicts == ()
+    (warning,) = inventory.warnings
+    assert warning == (
         "sharing.timeSlicing.resources[1].devices: 4 devices are asked for, 1 of 2 are left for this entry; "
         "lower the count to 1, or write all"
     )

@@ -1,4 +1,8 @@
-"""Which sharing entry claims which device: `sharing.*.resources[].devices`, each device once."""
+"""Which sharing entry claims which device: `sharing.*.resources[].devices`, each device once.
+
+An entry, or a part of it, that finds nothing on this node is warned about and no more: one configuration serves nodes
+of several kinds, and a card that is lost must not keep its neighbours from being offered at the next start.
+"""
 
 from __future__ import annotations
 
@@ -110,10 +114,12 @@ class _Books:
         if not self._pools:
             return  # The node's state says why nothing is offered at all.
         problem = f"{path}.name: no device of this node is {name}; here are {', '.join(self._pools)}"
-        if self._strategy is MigStrategy.MIXED and name.startswith(f"{DOMAIN}mig-"):
-            self.warnings.append(f"{problem} (instances of that profile are shared once they are created)")
-        else:
-            self.conflicts.append(f"{problem}; name one of them, or take the entry out")
+        later = self._strategy is MigStrategy.MIXED and name.startswith(f"{DOMAIN}mig-")
+        self.warnings.append(
+            f"{problem} (instances of that profile are shared once they are created)"
+            if later
+            else f"{problem}; the entry does nothing here"
+        )
 
     def _listed(self, path: str, references: Sequence[str | int], pool: Sequence[Candidate]) -> list[Candidate]:
         chosen: list[Candidate] = []
@@ -121,8 +127,8 @@ class _Books:
             hits = [candidate for candidate in pool if names_device(reference, candidate)]
             if not hits:
                 known = ", ".join(candidate.index for candidate in pool)
-                self.conflicts.append(
-                    f"{path}.devices: {str(reference)!r} names no device of that resource; "
+                self.warnings.append(
+                    f"{path}.devices: {str(reference)!r} names no device of that resource now; "
                     f"give a UUID, or an index of {known}"
                 )
             chosen += hits
@@ -131,7 +137,7 @@ class _Books:
     def _counted(self, path: str, count: int, pool: Sequence[Candidate]) -> Sequence[Candidate]:
         free = [candidate for candidate in pool if candidate.uuid not in self.claims]
         if count > len(free):
-            self.conflicts.append(
+            self.warnings.append(
                 f"{path}.devices: {count} devices are asked for, {len(free)} of {len(pool)} are left for this entry; "
                 f"lower the count to {len(free)}, or write all"
             )
