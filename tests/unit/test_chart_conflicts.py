@@ -25,6 +25,7 @@ from tests.charting.helm import refusal, render
         ({"deviceListStrategy": ["envvar", "cdi-annotations"]}, "set nvidiaDriverRoot"),
         ({"config": {"map": {"a": CDI}}}, "set nvidiaDriverRoot"),
         ({"config": {"name": "c"}, "deviceListStrategy": "cdi-cri"}, "set nvidiaDriverRoot"),
+        ({"deviceListStrategy": []}, "deviceListStrategy is an empty list, and pods would get no GPU: name one of"),
         ({"config": {"name": "c", "map": {"a": "{}"}}}, "config.name and config.map are both given"),
         ({"config": {"default": "b", "map": {"a": "{}"}}}, "config.default b is no file of config.map (a)"),
         ({"config": {"map": {"a": "a: b: c"}}}, "config.map.a is not YAML"),

@@ -1,10 +1,8 @@
 """The chart's values: NVIDIA's are all known, each does something or says why not, and anything else is refused."""
 
-import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import yaml
 from deviceplugin.config.options import OPTIONS
 from tests.charting.cases import MPS, TIME_SLICED
 from tests.charting.helm import CHART, Rendered, defaults, refusal, render
+from tests.charting.places import merged, nest, variables
 from tests.charting.upstream import DEFAULTS, GIVEN
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -50,18 +49,6 @@ OUT_OF_THE_CHART = {
     "USE_NODE_FEATURE_API": "labels.publish=node-feature",
     "RESTART_ON_DEVICE_UNHEALTHY": "no effect",
 }
-
-
-def nest(path: str, value: Any) -> dict[str, Any]:
-    return reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
-
-
-def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    out = copy.deepcopy(dict(one))
-    for key, value in other.items():
-        known = out.get(key)
-        out[key] = merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return out
 
 
 def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -122,8 +109,7 @@ def test_every_value_is_in_the_schema_and_every_key_of_the_schema_has_a_value() 
 
 
 def test_every_option_of_the_program_can_be_set_by_a_value() -> None:
-    text = (CHART / "templates" / "_environment.tpl").read_text()
-    table = yaml.safe_load(text.split('"gdp.variables" -}}\n')[1].split("{{- end")[0])
+    table = variables()
     for option in OPTIONS:
         if option.idle or not option.variables:
             continue

@@ -14,6 +14,9 @@
 {{- if and $v.config.default $v.config.map (not (hasKey ($v.config.map | default dict) $v.config.default)) -}}
   {{- $wrong = append $wrong (printf "config.default %s is no file of config.map (%s)" $v.config.default (keys $v.config.map | sortAlpha | join ", ")) -}}
 {{- end -}}
+{{- if and (kindIs "slice" $v.deviceListStrategy) (empty $v.deviceListStrategy) -}}
+  {{- $wrong = append $wrong "deviceListStrategy is an empty list, and pods would get no GPU: name one of envvar, volume-mounts, cdi-annotations, cdi-cri, or write null for what the configuration file says" -}}
+{{- end -}}
 {{- range $name, $config := $facts.configs -}}
   {{- if and (hasKey $config "Error") (not (kindIs "map" $config.Error)) -}}
     {{- $wrong = append $wrong (printf "config.map.%s is not YAML: %s" $name $config.Error) -}}

@@ -55,12 +55,12 @@ metrics.perLink: METRICS_PER_LINK
 {{- if kindIs "bool" . -}}{{- ternary "on" "off" . -}}{{- else -}}{{- . | default "" -}}{{- end -}}
 {{- end -}}
 
-{{/* A value as the text of a variable. */}}
+{{/* A value as the text of a variable; an empty one would be one not given, so the empty list is the word none. */}}
 {{- define "gdp.text" -}}
 {{- if kindIs "slice" . -}}
   {{- $words := list -}}
   {{- range . -}}{{- $words = append $words (include "gdp.text" .) -}}{{- end -}}
-  {{- join "," $words -}}
+  {{- join "," $words | default "none" -}}
 {{- else if kindIs "float64" . -}}
   {{- ternary (int64 . | toString) (toString .) (eq (floor .) .) -}}
 {{- else -}}
@@ -80,6 +80,10 @@ metrics.perLink: METRICS_PER_LINK
   {{- if not (or (kindIs "invalid" $value) (and (kindIs "string" $value) (empty $value))) -}}
     {{- $_ := set $settings $variable (include "gdp.text" $value) -}}
   {{- end -}}
+{{- end -}}
+{{- if and (kindIs "slice" $v.devices.include) (empty $v.devices.include) -}}
+  {{- /* All of them, also where the file names some. */ -}}
+  {{- $_ := set $settings "DEVICES_INCLUDE" "*" -}}
 {{- end -}}
 {{- if $facts.driverRoot | ne "/" -}}
   {{- $_ := set $settings "NVIDIA_DRIVER_ROOT" $facts.driverRoot -}}
@@ -101,7 +105,9 @@ metrics.perLink: METRICS_PER_LINK
 {{- if include "gdp.configMapName" .root -}}
   {{- $_ := set $settings "CONFIG_DIR" "/etc/gpu-device-plugin/configs" -}}
   {{- with $v.config.default -}}{{- $_ := set $settings "DEFAULT_CONFIG" . -}}{{- end -}}
-  {{- with $v.config.fallbackStrategies -}}{{- $_ := set $settings "FALLBACK_STRATEGIES" (join "," .) -}}{{- end -}}
+  {{- if kindIs "slice" $v.config.fallbackStrategies -}}
+    {{- $_ := set $settings "FALLBACK_STRATEGIES" (include "gdp.text" $v.config.fallbackStrategies) -}}
+  {{- end -}}
 {{- end -}}
 {{- if $facts.mps -}}{{- $_ := set $settings "MPS_ROOT" $v.mps.root -}}{{- end -}}
 {{- if ne $v.kubelet.devicePlugins "/var/lib/kubelet/device-plugins" -}}

@@ -15,7 +15,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- $v := .Values -}}
 {{- $configs := dict -}}
 {{- $migs := list -}}{{- $lists := list -}}{{- $specs := list -}}{{- $roots := list -}}
-{{- $mps := false -}}{{- $imex := not (empty $v.imex.channelIDs) -}}
+{{- $mps := false -}}{{- $imex := false -}}
 {{- range $name, $text := $v.config.map -}}
   {{- $config := fromYaml (default "{}" $text) -}}
   {{- $shapes := fromJsonArray (include "gdp.shapes" $config) -}}
@@ -36,6 +36,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- with $v.migStrategy -}}{{- $migs = list . -}}{{- end -}}
 {{- with $v.deviceListStrategy -}}{{- $lists = fromJsonArray (include "gdp.words" .) -}}{{- end -}}
 {{- with $v.nvidiaDriverRoot -}}{{- $roots = list . -}}{{- end -}}
+{{- if kindIs "slice" $v.imex.channelIDs -}}{{- $imex = not (empty $v.imex.channelIDs) -}}{{- end -}}
 {{- $pass := or $unknown (has true $specs) -}}
 {{- if kindIs "bool" $v.compatWithCPUManager -}}{{- $pass = $v.compatWithCPUManager -}}{{- end -}}
 {{- $cdi := or (has "cdi-cri" $lists) (has "cdi-annotations" $lists) -}}
