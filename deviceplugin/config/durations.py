@@ -35,7 +35,7 @@ def parse_duration(text: str) -> float:
     if nanoseconds < 0:
         raise ValueError(f"must not be negative, is {text}")
     if nanoseconds > _LONGEST:
-        raise ValueError(f"is longer than 292 years: {text}")
+        raise ValueError(f"is longer than 292 years: {quote(text)}")
     if 0 < nanoseconds < _SHORTEST:
         if re.fullmatch(_COUNT, text.strip()):
             raise ValueError(f"{text} without a unit is {text} nanoseconds; write {text}s for seconds")
@@ -48,7 +48,10 @@ def _nanoseconds(text: str) -> int:
         return int(text)
     if not re.fullmatch(_WHOLE, text):
         raise ValueError(f"must be a duration such as 30s or 1m30s, is {quote(text)}")
-    size = sum(round(float(number) * _NANOSECONDS[unit]) for number, unit in re.findall(_PART, text))
+    try:
+        size = sum(round(float(number) * _NANOSECONDS[unit]) for number, unit in re.findall(_PART, text))
+    except OverflowError:
+        size = _LONGEST + 1
     return -size if text.startswith("-") else size
 
 

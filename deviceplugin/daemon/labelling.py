@@ -1,4 +1,7 @@
-"""Node labels follow the board: each change of the snapshot that changes a label is written out."""
+"""Node labels follow the board: each change of the snapshot that changes a label is written out.
+
+At the end of the process they stay; where the configuration no longer wants a file, the one that was written goes.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,8 @@ class FileLabels:
         self._host_root = host_root
         self._ledger = ledger
         self._said = ""
+        self._written = ""
+        """The file that has our labels."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -45,8 +50,12 @@ class FileLabels:
             group.create_task(self._follow(changed))
             while True:
                 changed.clear()
-                if sink(self._config()) in FILES:
-                    await asyncio.to_thread(self._publish, self._board.current, self._config())
+                config = self._config()
+                wanted = config.flags.gfd.output_file if sink(config) in FILES else ""
+                if self._written not in {"", wanted}:
+                    await asyncio.to_thread(self._remove, self._written)
+                if wanted:
+                    await asyncio.to_thread(self._publish, self._board.current, config)
                 try:
                     async with asyncio.timeout(self._config().flags.gfd.sleep_interval):
                         await changed.wait()
@@ -80,10 +89,21 @@ class FileLabels:
                 "them; mount its features.d, or set --labels-publish",
                 path,
             )
-        elif outcome is Outcome.WRITTEN:
+            return
+        self._written = path
+        if outcome is Outcome.WRITTEN:
             self._ledger.count("labels", "file", "written")
             self._said = ""
             log.info("node labels written", extra={"path": path, "labels": len(labels)})
+
+    def _remove(self, path: str) -> None:
+        try:
+            LabelFile(path).remove()
+        except OSError as error:
+            log.warning("node labels are no longer published there, and the file cannot be removed: %s", error)
+        else:
+            log.info("node labels are no longer published there, and the file is gone", extra={"path": path})
+        self._written = self._said = ""
 
     def _say(self, level: int, sentence: str, path: str) -> None:
         """Logs a state once, when it begins."""

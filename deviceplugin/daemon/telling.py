@@ -105,7 +105,9 @@ def _problems(before: Node, now: Node) -> None:
     ]
     if moved:
         log.info(
-            "the driver numbers its GPUs anew; they are told apart by UUID, so nothing moves: %s", ", ".join(moved)
+            "the driver numbers its GPUs anew; they are told apart by UUID, so nothing moves but what the "
+            "configuration names by index: %s",
+            ", ".join(moved),
         )
 
 

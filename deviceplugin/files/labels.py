@@ -57,6 +57,14 @@ class LabelFile:
         self._replace(render(labels).encode())
         return Outcome.WRITTEN
 
+    def remove(self) -> None:
+        """Takes the file away.
+
+        Raises:
+            OSError: It is there and cannot be removed.
+        """
+        self.path.unlink(missing_ok=True)
+
     def read(self) -> dict[str, str]:
         """The labels that stand in the file; none where it is missing or cannot be read."""
         try:

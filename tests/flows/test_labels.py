@@ -219,6 +219,19 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_serving_goes_on(tmp_pa
         assert node.plugin.log.count("node labels cannot be written") == 1
 
 
+def test_what_is_no_longer_wanted_is_taken_away(tmp_path: Path) -> None:
+    """Else node-feature-discovery would go on publishing it."""
+    with FakeNode(tmp_path, arguments=[f"--config-file={tmp_path / 'config.yaml'}"]) as node:
+        ready(node)
+        node.configure("version: v1\n")
+        node.plugin.start()
+        wait_for(node, "gpu.count", "8")
+        node.configure("labels: {publish: off}\n")
+        wait_until(lambda: not node.labels_file.exists(), what="the end of the file")
+        node.configure("version: v1\n")
+        wait_for(node, "gpu.count", "8")
+
+
 def test_published_nowhere(tmp_path: Path) -> None:
     with FakeNode(tmp_path, arguments=["--labels-publish=off", f"--config-file={tmp_path / 'config.yaml'}"]) as node:
         ready(node)

@@ -41,7 +41,8 @@ def test_durations(text: str, seconds: float, printed: str) -> None:
         ("1d", 'must be a duration such as 30s or 1m30s, is "1d"'),
         ("", 'must be a duration such as 30s or 1m30s, is ""'),
         ("1.5", 'must be a duration such as 30s or 1m30s, is "1.5"'),
-        ("9999999h", "is longer than 292 years: 9999999h"),
+        ("9999999h", 'is longer than 292 years: "9999999h"'),
+        (f"{'9' * 400}s", f"is longer than 292 years: {quote('9' * 400 + 's')}"),
     ],
 )
 def test_no_durations(text: str, message: str) -> None:
