@@ -67,6 +67,10 @@ SINGLE: dict[str, Values] = {
     "metrics behind tls": {
         "metrics": {"tlsSecret": "tls", "clientCA": True, "basicAuthSecret": "users", "port": 9500, "pods": "off"}
     },
+    "metrics behind a password": {
+        "metrics": {"tlsSecret": "tls", "basicAuthSecret": "users"},
+        "monitoring": {"podMonitor": {"enabled": True, "basicAuthSecret": "users"}},
+    },
     "no metrics": {"metrics": {"enabled": False}, "networkPolicy": {"enabled": True}},
     "watcher": {"kubelet": {"registration": "watcher"}},
     "kubelet elsewhere": {

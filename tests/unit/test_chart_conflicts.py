@@ -53,6 +53,21 @@ from tests.charting.helm import refusal, render
             {"metrics": {"enabled": False}, "monitoring": {"podMonitor": {"enabled": True}}},
             "needs metrics.enabled=true",
         ),
+        (
+            {"metrics": {"basicAuthSecret": "users"}, "monitoring": {"podMonitor": {"enabled": True}}},
+            "metrics.basicAuthSecret users asks for a password, and Prometheus has none",
+        ),
+        (
+            {"monitoring": {"podMonitor": {"enabled": True, "basicAuthSecret": "scraper"}}},
+            "monitoring.podMonitor.basicAuthSecret scraper would be sent to a plugin that asks nobody",
+        ),
+        (
+            {
+                "metrics": {"tlsSecret": "tls", "clientCA": True},
+                "monitoring": {"podMonitor": {"enabled": True, "endpoint": {"tlsConfig": {"serverName": "gpu"}}}},
+            },
+            "metrics.clientCA asks for a client's certificate, and Prometheus has none",
+        ),
         ({"metrics": {"clientCA": True}}, "metrics.clientCA needs metrics.tlsSecret"),
         (
             {"devicePlugin": {"enableHostNetwork": True}, "updateStrategy": {"rollingUpdate": {"maxSurge": 1}}},

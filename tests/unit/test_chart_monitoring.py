@@ -32,6 +32,27 @@ def test_the_pod_monitor_finds_the_pods_and_relabels_as_the_rules_expect() -> No
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
+def test_prometheus_is_given_the_password_that_the_plugin_asks_for() -> None:
+    values = {"podMonitor": {"enabled": True, "basicAuthSecret": "scraper"}}
+    rendered = render({"monitoring": values, "metrics": {"basicAuthSecret": "users"}})
+    (endpoint,) = rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["basicAuth"] == {
+        "username": {"name": "scraper", "key": "username"},
+        "password": {"name": "scraper", "key": "password"},
+    }
+    secrets = [v["secret"]["secretName"] for v in rendered.pod["volumes"] if "secret" in v]
+    assert secrets == ["users"]
+
+
+def test_a_password_in_an_endpoint_of_ones_own_is_left_as_it_is() -> None:
+    own = {"authorization": {"type": "Basic", "credentials": {"name": "s", "key": "k"}}}
+    values = {"podMonitor": {"enabled": True, "endpoint": own}}
+    rendered = render({"monitoring": values, "metrics": {"basicAuthSecret": "users"}})
+    (endpoint,) = rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == own["authorization"]
+    assert "basicAuth" not in endpoint
+
+
 def test_every_dashboard_is_in_the_config_map() -> None:
     data = render({"monitoring": {"dashboard": {"enabled": True}}}).one("ConfigMap")["data"]
     assert {name: json.loads(text) for name, text in data.items()} == {

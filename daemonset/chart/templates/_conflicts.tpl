@@ -74,6 +74,20 @@
 {{- if and $v.metrics.clientCA (not $v.metrics.tlsSecret) -}}
   {{- $wrong = append $wrong "metrics.clientCA needs metrics.tlsSecret with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
+{{- if $v.monitoring.podMonitor.enabled -}}
+  {{- $scrape := $v.monitoring.podMonitor.endpoint | default dict -}}
+  {{- $known := or $v.monitoring.podMonitor.basicAuthSecret $scrape.basicAuth $scrape.authorization -}}
+  {{- if and $v.metrics.basicAuthSecret (not $known) -}}
+    {{- $wrong = append $wrong (printf "metrics.basicAuthSecret %s asks for a password, and Prometheus has none, for it cannot read that Secret's lines: set monitoring.podMonitor.basicAuthSecret to a Secret with the keys username and password of one of those users (it may be the same Secret), or monitoring.podMonitor.endpoint.basicAuth" $v.metrics.basicAuthSecret) -}}
+  {{- end -}}
+  {{- if and $v.monitoring.podMonitor.basicAuthSecret (not $v.metrics.basicAuthSecret) -}}
+    {{- $wrong = append $wrong (printf "monitoring.podMonitor.basicAuthSecret %s would be sent to a plugin that asks nobody for a password: set metrics.basicAuthSecret, or drop it" $v.monitoring.podMonitor.basicAuthSecret) -}}
+  {{- end -}}
+  {{- $tls := $scrape.tlsConfig | default dict -}}
+  {{- if and $v.metrics.clientCA (not (or $tls.cert $tls.certFile)) -}}
+    {{- $wrong = append $wrong "metrics.clientCA asks for a client's certificate, and Prometheus has none: set cert and keySecret in monitoring.podMonitor.endpoint.tlsConfig" -}}
+  {{- end -}}
+{{- end -}}
 {{- $surge := toString (((($v.updateStrategy | default dict).rollingUpdate) | default dict).maxSurge | default "0") -}}
 {{- if and $v.devicePlugin.enableHostNetwork $v.metrics.enabled (not (has $surge (list "0" "0%"))) -}}
   {{- $wrong = append $wrong (printf "updateStrategy.rollingUpdate.maxSurge %s with devicePlugin.enableHostNetwork: two pods on a node cannot have one metrics port; use maxSurge 0" $surge) -}}
