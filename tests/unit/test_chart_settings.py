@@ -1,4 +1,4 @@
-"""A list or duration in the values is the program's: what is written holds, or is refused before there is a pod."""
+"""What is written in the values holds in the program, or is refused or warned about before there is a pod."""
 
 import json
 from typing import Any
@@ -80,3 +80,41 @@ def test_a_scrape_interval_is_one_of_prometheus(wrong: object) -> None:
     assert "/monitoring/podMonitor/interval" in refusal(monitored(interval=wrong))
     (endpoint,) = render(monitored(interval="1m30s")).one("PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint["interval"] == "1m30s"
+
+
+UNLABELLED = "nodes without the label nvidia.com/device-plugin.config do not start; name config.default"
+
+
+@pytest.mark.parametrize("fallbacks", [None, [], ["named"], ["single"], ["named", "single"], ["single", "empty"]])
+@pytest.mark.parametrize("default", ["", "shared"])
+@pytest.mark.parametrize("names", [("shared",), ("default",), ("plain", "shared"), ("default.yml", "shared")])
+def test_whom_no_configuration_is_for_is_said_where_the_program_has_none(
+    names: tuple[str, ...], default: str, fallbacks: list[str] | None
+) -> None:
+    values = {"map": dict.fromkeys(names, "{}"), "default": default if default in names else ""}
+    config = {"config": {**values, "fallbackStrategies": fallbacks}}
+    labelled = render({**config, "cluster": {"configLabel": True}})
+    try:
+        load({}, labelled.env, read=lambda _: b"", names=lambda _: names)
+    except ConfigError:
+        assert f"config.map: no fallback chooses among {', '.join(names)}, and {UNLABELLED}" in labelled.notes
+        assert "and no node would start" in refusal({**config, "cluster": {"configLabel": False}})
+    else:
+        assert "do not start" not in labelled.notes
+        assert render({**config, "cluster": {"configLabel": False}}).pod
+
+
+def test_in_a_config_map_of_ones_own_it_is_said_with_its_condition() -> None:
+    said = render({"config": {"name": "mine"}}).notes
+    assert f"config.name: where no fallback chooses a file of mine, {UNLABELLED}" in said
+    said = render({"config": {"name": "mine"}, "cluster": {"configLabel": False}}).notes
+    assert "where no fallback chooses a file of mine, no node starts" in said
+    for chosen in ({"default": "a"}, {"fallbackStrategies": ["empty"]}):
+        assert "do not start" not in render({"config": {"name": "mine", **chosen}}).notes
+
+
+def test_a_variable_of_ones_own_may_choose() -> None:
+    env = {"containers": {"main": {"env": [{"name": "CONFIG_NAME", "value": "plain"}]}}}
+    config = {"config": {"map": {"plain": "{}", "shared": "{}"}}}
+    assert UNLABELLED in render(config).notes
+    assert "do not start" not in render({**config, "devicePlugin": env}).notes

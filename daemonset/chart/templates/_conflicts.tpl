@@ -14,6 +14,9 @@
 {{- if and $v.config.default $v.config.map (not (hasKey ($v.config.map | default dict) $v.config.default)) -}}
   {{- $wrong = append $wrong (printf "config.default %s is no file of config.map (%s)" $v.config.default (keys $v.config.map | sortAlpha | join ", ")) -}}
 {{- end -}}
+{{- if and (not $facts.unlabelled) (not $facts.configLabel) (not $facts.unknown) -}}
+  {{- $wrong = append $wrong (printf "config.map: nothing chooses among %s, and no node would start: name config.default, add empty to config.fallbackStrategies, or set cluster.configLabel=true" (keys $facts.configs | sortAlpha | join ", ")) -}}
+{{- end -}}
 {{- if and (kindIs "slice" $v.deviceListStrategy) (empty $v.deviceListStrategy) -}}
   {{- $wrong = append $wrong "deviceListStrategy is an empty list, and pods would get no GPU: name one of envvar, volume-mounts, cdi-annotations, cdi-cri, or write null for what the configuration file says" -}}
 {{- end -}}

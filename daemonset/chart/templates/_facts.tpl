@@ -10,6 +10,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   mounted       the driver is mounted, not brought by the runtime
   driverRoot, devRoot, devSeen     host paths, and where the plugin looks for the host's /dev
   configLabel, cluster, labels     what is asked of the Kubernetes API and of the labels
+  unlabelled    a configuration holds on nodes without the label, as far as it can be seen here
 */}}
 {{- define "gdp.facts" -}}
 {{- $v := .Values -}}
@@ -50,6 +51,15 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
 {{- end -}}
 {{- $label := or $unknown (gt (len $configs) 1) -}}
 {{- if kindIs "bool" $v.cluster.configLabel -}}{{- $label = $v.cluster.configLabel -}}{{- end -}}
+{{- $fallbacks := ternary $v.config.fallbackStrategies (list "named" "single") (kindIs "slice" $v.config.fallbackStrategies) -}}
+{{- $unlabelled := or (not (empty $v.config.default)) (has "empty" $fallbacks) (not (include "gdp.configMapName" .)) -}}
+{{- if and (has "single" $fallbacks) (eq (len $configs) 1) -}}{{- $unlabelled = true -}}{{- end -}}
+{{- range $name := list "default" "default.yaml" "default.yml" "default.json" -}}
+  {{- if and (has "named" $fallbacks) (hasKey $configs $name) -}}{{- $unlabelled = true -}}{{- end -}}
+{{- end -}}
+{{- range (($v.devicePlugin.containers | default dict).main | default dict).env -}}
+  {{- if has .name (list "CONFIG_FILE" "CONFIG_NAME" "DEFAULT_CONFIG" "FALLBACK_STRATEGIES") -}}{{- $unlabelled = true -}}{{- end -}}
+{{- end -}}
 {{- $labels := include "gdp.onOff" $v.labels.publish | default (ternary "file" "off" (eq $v.gfd.enabled true)) -}}
 {{- $facts := dict
   "configs" $configs
@@ -69,6 +79,7 @@ given follows from these facts; nothing else in the chart looks at a strategy. A
   "devRoot" $devRoot
   "devSeen" $devSeen
   "configLabel" $label
+  "unlabelled" $unlabelled
   "labels" $labels
   "cluster" (or $label $v.cluster.events $v.cluster.condition (has $labels (list "node" "node-feature")))
 -}}

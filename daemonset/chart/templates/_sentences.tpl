@@ -36,6 +36,11 @@
 {{- if $v.securityContext -}}
   {{- $said = append $said "securityContext replaces what the chart derives from the strategies." -}}
 {{- end -}}
+{{- if not $facts.unlabelled -}}
+  {{- $who := ternary "nodes without the label nvidia.com/device-plugin.config do not start" "no node starts" $facts.configLabel -}}
+  {{- $when := ternary (printf "config.name: where no fallback chooses a file of %s," $v.config.name) (printf "config.map: no fallback chooses among %s, and" (keys $facts.configs | sortAlpha | join ", ")) $facts.unknown -}}
+  {{- $said = append $said (printf "%s %s; name config.default, or add empty to config.fallbackStrategies." $when $who) -}}
+{{- end -}}
 {{- if and $facts.unknown (not (kindIs "bool" $v.mps.enabled)) -}}
   {{- $said = append $said (printf "config.name: if a file of %s has sharing.mps, set mps.enabled=true, which runs the MPS control daemon." $v.config.name) -}}
 {{- end -}}
