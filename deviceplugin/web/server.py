@@ -1,8 +1,8 @@
 """The port: accepts connections on a thread of its own and answers each on another, at most so many at once.
 
 Nothing here waits for the daemon save the two probes, and they not for long. Each connection carries one request,
-bounded in size and in total time. The server of the Prometheus client library, which is that of the standard library,
-bounds neither, takes any number of threads, and serves metrics alone.
+bounded in size and in total time, and who is slow to send it keeps nobody out. The server of the Prometheus client
+library, which is that of the standard library, bounds neither, takes any number of threads, and serves metrics alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from deviceplugin.web import guard
 from deviceplugin.web.address import listen, parse
 from deviceplugin.web.guard import Site
 from deviceplugin.web.request import Answer, MalformedError, Request, finish, receive, send
+from deviceplugin.web.slots import Slots
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 16
 PATIENCE = 10.0
 """Seconds from accepting a connection to closing it."""
+GRACE = 0.1
+"""Seconds a connection may take for its request while others want its place: enough for a handshake from far away."""
 RETRY = 2.0
 """Seconds between two attempts to get the port: in a rolling update the leaver may still have it."""
 
@@ -51,7 +54,7 @@ class Server:
         self._site = guard.Guard(site, settings.basic_auth_file)
         self._patience = patience
         self._retry = retry
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self._slots = Slots(CONNECTIONS, GRACE)
         self._stopping = threading.Event()
         self._socket: socket.socket | None = None
         self._complained = False
@@ -107,40 +110,55 @@ class Server:
                 return
             self._open()
         while not self._stopping.is_set():
-            self._free.acquire()
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                self._free.release()
                 # Out of file descriptors, or stopping: either way there is no hurry.
                 self._stopping.wait(0.1)
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="web-request", daemon=True).start()
+            # A client that has left, or certificates that cannot be used now, end this connection only.
+            with suppress(OSError, ValueError):
+                self._admit(self._secure(connection))
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        """The connection as it will be talked over; the handshake is left to its own thread."""
+        if self._tls is None:
+            return connection
+        with connection:
+            return self._tls.get().wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+
+    def _admit(self, connection: socket.socket) -> None:
+        self._slots.seat(connection)
+        threading.Thread(target=self._serve, args=(connection,), name="web-request", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + self._patience
-        try:
-            # A client that leaves, stalls or speaks no TLS is no news.
-            with suppress(OSError), connection:
-                secured = self._secure(connection)
-                with secured:
-                    self._answer(secured, deadline)
-                    finish(secured, deadline)
-        finally:
-            self._free.release()
-
-    def _secure(self, connection: socket.socket) -> socket.socket:
-        connection.settimeout(self._patience)
-        return connection if self._tls is None else self._tls.get().wrap_socket(connection, server_side=True)
+        # A client that leaves, stalls or speaks no TLS is no news.
+        with suppress(OSError), connection:
+            try:
+                self._answer(connection, deadline)
+            finally:
+                self._slots.leave(connection)
 
     def _answer(self, connection: socket.socket, deadline: float) -> None:
-        try:
-            request = receive(connection, deadline)
-        except MalformedError as error:
-            send(connection, Answer(error.status, parts=(f"{error}\n".encode(),)), deadline)
+        connection.settimeout(self._patience)
+        if isinstance(connection, ssl.SSLSocket):
+            connection.do_handshake()
+        heard = self._hear(connection, deadline)
+        if heard is None or not self._slots.keep(connection):
             return
-        if request is not None:
-            send(connection, self._ask(request), deadline, body=request.method != "HEAD")
+        if isinstance(heard, Request):
+            send(connection, self._ask(heard), deadline, body=heard.method != "HEAD")
+        else:
+            send(connection, Answer(heard.status, parts=(f"{heard}\n".encode(),)), deadline)
+        finish(connection, deadline)
+
+    @staticmethod
+    def _hear(connection: socket.socket, deadline: float) -> Request | MalformedError | None:
+        try:
+            return receive(connection, deadline)
+        except MalformedError as error:
+            return error
 
     def _ask(self, request: Request) -> Answer:
         try:

@@ -193,16 +193,6 @@ def test_a_client_that_trickles_is_let_go_in_time() -> None:
         assert time.monotonic() - began < 2
 
 
-def test_stalling_clients_do_not_keep_a_scrape_out_for_long() -> None:
-    with serving(patience=0.5) as server:
-        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS + 4)]
-        began = time.monotonic()
-        assert ask(server, "/metrics")[0] == 200
-        assert time.monotonic() - began < 5
-        for client in idle:
-            client.close()
-
-
 def test_no_more_threads_than_allowed_answer_at_once() -> None:
     with serving(patience=1) as server:
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3 * CONNECTIONS)]
@@ -272,6 +262,9 @@ def test_a_question_goes_to_the_event_loop_and_a_loop_that_hangs_is_a_no() -> No
     loop.call_soon_threadsafe(held.wait, 5)
     assert question().reasons == ("the plugin's event loop did not answer within 0.2 s",)
     held.set()
+    # What was asked meanwhile begins and is called off; a loop that stops before that leaves it behind.
+    asyncio.run_coroutine_threadsafe(answer(), loop).result(10)
+    wait_until(lambda: not asyncio.all_tasks(loop), what="nothing left to do")
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
