@@ -89,15 +89,19 @@ class Server:
             if self._socket is None and not self._stopping.is_set():
                 self._complain(error)
             return False
-        log.info("metrics and status page", extra={"address": self._settings.address, "port": self.port})
+        self._announce()
         return True
+
+    def _announce(self) -> None:
+        self._complained = False
+        log.info("metrics and status page", extra={"address": self._settings.address, "port": self.port})
 
     def _complain(self, error: OSError) -> None:
         level = logging.DEBUG if self._complained else logging.WARNING
         self._complained = True
         log.log(
             level,
-            "no metrics and no status page yet: %s; free the address or set --metrics-address, "
+            "no metrics and no status page: %s; free the address or set --metrics-address, "
             "and check the files named by metrics.tls*. Trying again",
             error,
             extra={"address": self._settings.address},
@@ -125,11 +129,23 @@ class Server:
         if self._tls is None:
             return connection
         with connection:
-            return self._tls.get().wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            try:
+                context = self._tls.get()
+            except OSError as error:
+                self._complain(error)
+                raise
+            if self._complained:
+                self._announce()
+            return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
     def _admit(self, connection: socket.socket) -> None:
         self._slots.seat(connection)
-        threading.Thread(target=self._serve, args=(connection,), name="web-request", daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="web-request", daemon=True).start()
+        except RuntimeError:
+            # No thread is to be had now: this client goes away with nothing, the port stays.
+            self._slots.leave(connection)
+            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + self._patience

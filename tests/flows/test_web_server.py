@@ -405,3 +405,35 @@ def test_without_its_certificate_nothing_is_served_in_the_clear(tmp_path: Path) 
     wait_until(lambda: server.port, what="the port")
     assert fetch(server, ssl.create_default_context(cafile=str(tmp_path / "a"))) == b"ok\n"
     server.stop()
+
+
+def test_a_certificate_that_goes_while_it_serves_is_said_once_and_its_return_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "deviceplugin.web.server")
+    cert, key = certificate(tmp_path, "server")
+    context = ssl.create_default_context(cafile=cert)
+    with serving(Metrics(address="127.0.0.1:0", tls_cert=cert, tls_key=key)) as server:
+        assert fetch(server, context) == b"ok\n"
+        Path(key).rename(tmp_path / "away")
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"EOF|reset"):
+                fetch(server, context)
+        (tmp_path / "away").rename(key)
+        assert fetch(server, context) == b"ok\n"
+    (line,) = warned(caplog)
+    assert key in line
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
+
+
+def test_a_thread_that_cannot_be_had_costs_one_connection_not_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr("deviceplugin.web.server.threading.Thread", no_thread)
+            for _ in range(CONNECTIONS + 1):
+                assert raw(server, b"") == b""
+        assert ask(server, "/healthz")[0] == 200
+
+
+def no_thread(**_: object) -> threading.Thread:
+    raise RuntimeError("can't start new thread")
