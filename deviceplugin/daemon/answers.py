@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deviceplugin.model.errors import NvmlError
-from deviceplugin.model.node import DriverState
+from deviceplugin.model.node import DriverState, Node
+from deviceplugin.nvml.codes import Code
+from deviceplugin.nvml.codes import name as code_name
 from deviceplugin.rules.confirm import missing
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 IDLE = frozenset({DriverState.READY, DriverState.NO_HARDWARE, DriverState.RELEASED})
 """States in which nothing is missing: a node without GPUs has nothing to wait for."""
+
+
 
 
 class Answers:
@@ -43,6 +47,10 @@ class Answers:
         """Why the plugin is not ready, one sentence each."""
         node = self._daemon.board.current.node
         reasons = [] if node.state in IDLE else [f"driver {node.state}: {node.detail}"]
+        if node.state is DriverState.READY:
+            reasons += [*self._daemon.hardware.failing, *_mute(node)]
+            if not self._daemon.board.current.health.checked:
+                reasons.append("health is not checked: none of its sources can be read")
         reasons += missing(self._daemon.world.inventory, self._daemon.world.standings)
         if self._daemon.config.kubelet.socket:
             reasons += [f"{name}: {why}" for name, why in self._daemon.endpoints.troubles().items()]
@@ -65,6 +73,17 @@ class Answers:
         if unknown:
             return {"error": f"there is no GPU {', '.join(unknown)}; name its index, UUID or PCI id"}
         return {"message": await self._daemon.hardware.take_up(frozenset[str]().union(*called.values()))}
+
+
+def _mute(node: Node) -> list[str]:
+    """A driver that is loaded and answers of no card who it is; cards that are lost are no fault of the driver."""
+    told = (one for one in node.problems if one.code != Code.GPU_IS_LOST)
+    silent = {one.subject: one for one in told if one.subject.startswith("index ")}
+    if not node.gpus or len(silent) < len(node.gpus):
+        return []
+    one = next(iter(silent.values()))
+    answered = f"{one.query} answered {code_name(one.code)}"
+    return [f"the driver says of none of {len(node.gpus)} GPUs who it is: {answered}"]
 
 
 def _verdict(reasons: list[str]) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ class Hardware:
         self._scan_now, self._read_now = asyncio.Event(), asyncio.Event()
         self._released_until = 0.0
         self._failed_scans = 0
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
 
     @property
     def ages(self) -> dict[str, float]:
@@ -80,6 +80,11 @@ class Hardware:
     def events(self) -> EventStatus:
         """What the event thread says of itself."""
         return self._events.status
+
+    @property
+    def failing(self) -> list[str]:
+        """What could not be asked of the driver the last time, one sentence each."""
+        return list(self._told.values())
 
     async def first(self) -> Node:
         """The first scan and the first health states, so that the first list is right already."""
@@ -100,17 +105,18 @@ class Hardware:
             self._failed_scans += 1
             self._told_failure("scan", error)
             return
-        self._told.discard("scan")
+        self._told.pop("scan", None)
         await self._take(node)
 
     async def read(self) -> None:
         """Reads the health states of all cards, and lets time pass for the judge."""
+        self._events.check()
         self._tours.suit(self._world.loaded.config.health.interval)
         seen = await self._checking.read(self._world.node)
         if seen.error is not None:
             self._told_failure(SOURCE, seen.error)
         else:
-            self._told.discard(SOURCE)
+            self._told.pop(SOURCE, None)
             self._count_problems(seen.problems)
         self._witness(*seen.evidence, Tick())
 
@@ -123,7 +129,8 @@ class Hardware:
             read = partial(self._vitals.read_load, node, per_link=per_link)
             self.load = await self._tours.make("load", read, deadline=READ_DEADLINE)
         except NvmlError as error:
-            self._count(error)
+            if not self._driver.released:
+                self._count(error)
         else:
             self._count_problems(self.load.problems)
         # Counters have gone on, also while the driver does not answer.
@@ -262,9 +269,9 @@ class Hardware:
         self._count(error)
         if source not in self._told:
             log.warning("%s failed, trying again: %s", _DOING[source], error)
-            self._told.add(source)
             if error.code in DOWN:
                 self._scan_now.set()
+        self._told[source] = f"{_DOING[source]} fails: {error}"
 
     def _count(self, error: NvmlError) -> None:
         self._ledger.count("nvml_errors", error.call or "call", str(error.code))

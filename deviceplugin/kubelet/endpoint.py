@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -80,10 +81,15 @@ class Endpoint:
     async def ping(self) -> None:
         """Calls the own socket as the kubelet would: the liveness of this endpoint.
 
+        Where the kubelet's folder is not there, or not to be written in, nothing can be served, and no new process of
+        ours would change that.
+
         Raises:
             KubeletError: It is not served, or does not answer in time.
         """
         if self._server is None:
+            if not os.access(self._settings.folder, os.W_OK | os.X_OK):
+                return
             raise KubeletError(f"{self.resource_name}: not served: {self.trouble or 'starting'}")
         await self._server.ping(self._settings.check_timeout)
 

@@ -75,8 +75,10 @@ class _Scan:
 
     def run(self, dev_root: str, machine_type_file: str) -> Node:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
-        # Another driver version is another driver: nothing that was learnt from the old one holds.
-        before = self.previous if self.previous and self.previous.driver_version == version else Node()
+        # Another driver version is another driver: nothing that was learnt from the old one holds. One that is not told
+        # is no other one: not knowing changes nothing.
+        same = self.previous is not None and version in {None, self.previous.driver_version}
+        before = self.previous if self.previous is not None and same else Node()
         gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
         self.doubled = len({gpu.uuid for gpu in gpus}) < len(gpus)
         gpus = _certain(gpus, self.inquiry)
@@ -87,7 +89,7 @@ class _Scan:
             state=DriverState.READY,
             gpus=gpus,
             pairs=pairs,
-            driver_version=version,
+            driver_version=before.driver_version if version is None else version,
             cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
             problems=self.inquiry.problems,
             machine=host.machine(self.host_root, machine_type_file),
@@ -100,7 +102,7 @@ class _Scan:
         names = {gpu.index: gpu.uuid for gpu in before.gpus if not gpu.lost}
         gpus: list[Gpu] = []
         silent: list[int] = []
-        for index in self._indices():
+        for index in self._indices(before):
             name = names.get(index, f"index {index}")
             if name in self.tour.skipped:
                 silent.append(index)
@@ -118,11 +120,16 @@ class _Scan:
         gpus += self._known(silent, missing, len(gpus))
         return tuple(sorted(gpus, key=lambda gpu: gpu.index))
 
-    def _indices(self) -> Iterable[int]:
-        """Where cards may be; a count that makes no sense is replaced by walking to the last one."""
+    def _indices(self, before: Node) -> Iterable[int]:
+        """Where cards may be; a count that makes no sense is replaced by walking to the last one.
+
+        The walk ends where the driver says so, and if it answers nothing but errors, where no card is known to be.
+        """
         count = self.inquiry.ask("", self.api.nvmlDeviceGetCount, sane=lambda number: 0 <= number <= _MOST)
         self.counted = count is not None
-        return range(_MOST if count is None else count)
+        if count is None:
+            count = max(len(before.gpus), len(host.cards(self.host_root))) or _MOST
+        return range(count)
 
     def _card(self, reader: CardReader, index: int) -> Gpu | None:
         expected = () if self.counted else {Code.INVALID_ARGUMENT}

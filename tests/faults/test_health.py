@@ -244,6 +244,27 @@ def test_H3_kubelet_restarts_and_configuration_changes_do_not_wash_it_either(mak
     node.wait_ids({node.uuid(1)}, resource="nvidia.com/a100")
 
 
+def test_H3_what_the_policy_ignores_for_a_while_counts_again_also_after_a_restart(make: Make) -> None:
+    node = make()
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.xid(3, 74, effects=False)
+    node.wait_ids({node.uuid(3)})
+    node.configure("health: {fatal: [79], ignored: [74]}\n")
+    node.wait_healthy(4)
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 1, what="three quiet periods and ten readings", interval=0.05)
+    node.plugin.restart()
+    wait_until(lambda: len(node.kubelet.registrations) == 2, what="a registration anew")
+    node.wait_healthy(4)
+    assert node.uuid(3) in saved(node)
+    node.configure("version: v1\n")
+    node.wait_ids({node.uuid(3)})
+    assert node.lines(message="GPU 3 is unhealthy")[-1]["kind"] == "reset-required"
+    node.driver.reset(3, force=True)
+    node.wait_healthy(4)
+
+
 def test_H3_without_a_state_folder_the_driver_alone_is_judged_and_that_is_said(make: Make) -> None:
     node = make(GPU_4, "--state-dir=/proc/nowhere")
     node.driver.remap(0, "failure")
@@ -483,10 +504,45 @@ def test_H7_with_every_call_hanging_answers_go_on_from_memory_and_the_age_tells(
     assert time.monotonic() - began < 1
     node.kubelet.restart()
     node.kubelet.wait_for(GPU, healthy=4, streams=1)
+    wait_until(lambda: not node.is_("ready"), timeout=30, what="unreadiness, once a pass over all cards has failed")
+    assert node.is_("live")
     node.driver.release()
+    wait_until(lambda: node.is_("ready"), what="readiness")
     node.driver.xid(3, 79)
     node.wait_ids({node.uuid(3)})
     node.wait_metric("nvml_call_age_seconds", 0, thread="nvml-probe")
+
+
+EVERYWHERE = {
+    "every call": ("nvml*",),
+    "the version and every card": ("nvmlSystemGetDriverVersion", "nvmlDevice*"),
+    "the version and one card's handle": ("nvmlSystemGetDriverVersion", "nvmlDeviceGetHandleByIndex*"),
+}
+
+
+@pytest.mark.parametrize("what", EVERYWHERE)
+def test_H7_a_driver_that_answers_errors_everywhere_takes_no_gpu_away(make: Make, what: str) -> None:
+    node = make("hgx-a100-4", "--vanished-grace=300ms")
+    node.plugin.start()
+    node.wait_healthy(4)
+    wait_until(lambda: node.is_("ready"), what="readiness")
+    for call in EVERYWHERE[what]:
+        node.driver.fault(call, code=UNKNOWN, gpu=3 if "Handle" in call else None)
+
+    def scans() -> float:
+        return sum(
+            node.metric("nvml_errors_total", call=call) or 0 for call in ("nvmlSystemGetDriverVersion", "nvmlInit")
+        )
+
+    wait_until(lambda: scans() > 4, what="scans that fail")
+    if what != "the version and one card's handle":
+        wait_until(lambda: not node.is_("ready"), what="unreadiness")
+    assert node.status()["node"]["driver"] == "580.95.05"
+    assert not node.lines(message="vanished")
+    assert {one["uuid"] for one in node.lines(message="does not say who it is")} <= set(node.driver.uuids())
+    node.driver.clear()
+    wait_until(lambda: node.is_("ready"), what="readiness again")
+    assert [frame.unhealthy for frame in node.frames()] == [frozenset()]
 
 
 # H8
@@ -537,6 +593,27 @@ def test_H8_a_driver_that_goes_away_leaves_nothing_checked(make: Make) -> None:
     assert node.is_("live")
     node.driver.driver("present", force=True)
     node.wait_healthy(4)
+
+
+def test_H8_a_wait_for_events_that_hangs_is_said_once_and_counts_as_a_source_that_stopped(make: Make) -> None:
+    node = make(config="health: {onCheckFailure: unhealthy}\n")
+    node.plugin.start()
+    node.wait_healthy(4)
+    node.driver.hang("nvmlEventSetWait*")
+    wait_until(lambda: (node.metric("nvml_call_age_seconds", thread="nvml-events") or 0) > 1, what="a wait that ages")
+    node.driver.xid(3, 48, effects=False)
+    wait_until(lambda: node.lines(message="'events' cannot be read"), timeout=20, what="the line of a wait that hangs")
+    (line,) = node.lines(message="Xids are not heard, the wait for them hangs in the driver")
+    assert line["level"] == "warning"
+    assert "drain and reboot the node" in line["message"]
+    assert len(node.health()[0]) == 4, "the states are still read"
+    node.driver.fault("nvmlDeviceGetRemappedRows", code=pynvml.NVML_ERROR_UNINITIALIZED)
+    node.wait_metric("health_checked", 0)
+    node.wait_ids(node.driver.uuids())
+    node.driver.clear()
+    node.said("health source 'events' can be read again")
+    node.wait_ids({node.uuid(3)})
+    assert node.lines(message="Xids are not heard") == [line]
 
 
 def test_H8_cards_without_events_are_served_and_named(make: Make) -> None:

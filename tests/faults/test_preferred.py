@@ -382,6 +382,24 @@ def test_P7_strict_refuses_too_few_gpus_here_and_in_allocate(make: Make) -> None
         node.admit("too many", 5)
 
 
+@pytest.mark.parametrize("odd", ["twice", "none", "unknown"])
+def test_P7_a_request_that_names_no_set_of_gpus_is_refused_in_words(make: Make, odd: str) -> None:
+    node = make("hgx-a100-4")
+    node.plugin.start()
+    node.wait_healthy(4)
+    one = node.uuid(0)
+    ids, said = {
+        "twice": ([one, one], "was given twice"),
+        "none": ([], "no device id was given"),
+        "unknown": ([one, "GPU-of-another-node"], "has no device 'GPU-of-another-node'"),
+    }[odd]
+    request = wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=ids)])
+    with plugin_of(node) as plugin, pytest.raises(grpc.RpcError, match=said) as caught:
+        plugin.Allocate(request, timeout=TIMEOUT)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    node.wait_metric("allocations_total", 1, resource=GPU, result="refused")
+
+
 def test_P7_a_policy_for_all_resources_changes_without_restart(make: Make) -> None:
     shared = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}\n"
     node = make("hgx-a100-4", config=shared)

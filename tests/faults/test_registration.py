@@ -507,6 +507,20 @@ def test_R12_a_list_beyond_the_kubelets_limit_is_refused_with_the_number_that_fi
     node.kubelet.wait_for(GPU, healthy=8 * fitting, streams=1, timeout=30)
 
 
+def test_R14_the_process_is_alive_without_the_kubelets_folder(node: FakeNode) -> None:
+    """A restart of the pod would not bring the folder."""
+    node.kubelet.stop()
+    node.kubelet_folder.rename(node.kubelet_folder.with_name("elsewhere"))
+    node.plugin.start()
+    node.plugin.wait_for_log("no such folder")
+    asked = [f"--control-socket={node.control_socket()}"]
+    assert node.command("health", "live", *asked).stdout.startswith("live: yes")
+    assert node.command("health", "ready", *asked, check=False).returncode == 1
+    node.kubelet_folder.with_name("elsewhere").rename(node.kubelet_folder)
+    node.kubelet.start()
+    node.wait_healthy(8)
+
+
 def test_R14_the_process_is_alive_without_a_kubelet_and_ready_only_with_a_stream(node: FakeNode) -> None:
     node.plugin.start()
     node.kubelet.wait_for(GPU, healthy=8, streams=1)

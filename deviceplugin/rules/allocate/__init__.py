@@ -78,7 +78,8 @@ def _unknown(resource: Resource, name: str) -> RequestError:
 def _miscounted(resource: Resource, ids: Sequence[str]) -> RequestError:
     if not ids:
         return RequestError(f"{resource.name}: no device id was given; ask for at least one")
-    twice = next(name for name in ids if ids.count(name) > 1)
+    given = list(ids)  # a message's own sequence cannot count
+    twice = next(name for name in given if given.count(name) > 1)
     return RequestError(f"{resource.name}: the id {twice!r} was given twice; give each id once")
 
 
