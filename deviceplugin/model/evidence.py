@@ -73,6 +73,8 @@ class ChecksFailed(Struct, frozen=True):
     """Whether this process can open the device nodes of those cards; None where that was not tried."""
     failures: int = 1
     """Failures in a row that this tells of; those told before it are added. Nothing is decided below 3."""
+    remedy: str = ""
+    """Who is at fault and what to do, two sentences without the last full stop, where the source knows it better."""
 
 
 class Unanswered(Struct, frozen=True):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event as Flag
-from threading import Thread
+from threading import Lock, Thread
 from types import MappingProxyType
 
 from deviceplugin.model.errors import NvmlError
@@ -53,6 +53,7 @@ class EventThread:
         self._since = 0.0
         self._failures = 0
         self._status = EventStatus()
+        self._telling = Lock()
         self._set: EventSet | None = None
         self._generation = 0
         self._suspect = False
@@ -68,6 +69,19 @@ class EventThread:
         """Seconds in the present call of the driver, 0 outside: more than a few mean that it hangs."""
         since = self._since
         return time.monotonic() - since if since else 0.0
+
+    def check(self) -> None:
+        """Tells that the thread hangs in the driver, if it does; for another thread to call from time to time.
+
+        That it is over the thread tells itself, by whatever it does next.
+        """
+        with self._telling:
+            age, before = self.age, self._status
+            if age < self._timing.hung_after or before.state in {WatchState.HANGING, WatchState.FAILED}:
+                return
+            detail = f"the present call of this thread has lasted for {age:.0f} s"
+            failures = max(before.failures, self._timing.decide_after)
+            self._say(EventStatus(WatchState.HANGING, detail, failures, refused=before.refused))
 
     def start(self) -> None:
         """Starts the thread."""
@@ -196,6 +210,10 @@ class EventThread:
             self._tell(EventStatus(WatchState.WATCHING, registered=heard, refused=refused))
 
     def _tell(self, status: EventStatus) -> None:
+        with self._telling:
+            self._say(status)
+
+    def _say(self, status: EventStatus) -> None:
         before, self._status = self._status, status
         if (before.state, before.registered, before.refused) != (status.state, status.registered, status.refused):
             self._changed(status)

@@ -24,6 +24,8 @@ class WatchState(StrEnum):
     """Waiting failed; a new event set is being tried."""
     FAILED = "failed"
     """Waiting failed many times in a row. It is still being tried."""
+    HANGING = "hanging"
+    """A call of the driver has not come back for long; nothing is heard until it does."""
     UNSUPPORTED = "unsupported"
     """No card here has events."""
     STOPPED = "stopped"
@@ -46,10 +48,18 @@ class EventStatus(Struct, frozen=True):
 
     def evidence(self) -> ChecksFailed | ChecksWorked | None:
         """What this says of the source `events`; None where it says nothing yet."""
+        if self.state is WatchState.HANGING:
+            return ChecksFailed(SOURCE, self.detail, failures=self.failures, remedy=_REMEDY)
         if self.state is WatchState.FAILED:
             codes = {uuid: refusal.code for uuid, refusal in self.refused.items()}
             return ChecksFailed(SOURCE, self.detail, MappingProxyType(codes), self.openable, self.failures)
         return ChecksWorked(SOURCE) if self.state is WatchState.WATCHING else None
+
+
+_REMEDY = (
+    "Xids are not heard, the wait for them hangs in the driver. Look in the kernel log for NVRM and Xid, and cordon "
+    "the GPUs that have one there; if the call does not come back, drain and reboot the node"
+)
 
 
 class EventTiming(Struct, frozen=True):
@@ -60,5 +70,7 @@ class EventTiming(Struct, frozen=True):
     first_delay: float = 0.1
     longest_delay: float = 30.0
     retry_refused: float = 60.0
+    hung_after: float = 10.0
+    """In one call: many waits, and more than initialising a driver takes as a rule."""
     renew_after: int = 3
     decide_after: int = 5

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deviceplugin.model.evidence import ChecksFailed, ChecksWorked
 from deviceplugin.nvml import host
@@ -195,6 +196,53 @@ def test_a_driver_that_hangs_shows_as_age_and_does_not_hold_up_the_end() -> None
         assert thread.stop(0.1) is False
         assert time.monotonic() - began < 0.4
         machine.fake.release()
+
+
+HASTY = replace(QUICK, hung_after=0.1)
+
+
+def test_a_wait_that_does_not_come_back_is_told_once_when_asked_and_its_end_too() -> None:
+    with opened("hgx-h100-8") as machine, watching(machine, HASTY) as (thread, heard, told):
+        thread.check()
+        assert states(told) == [WatchState.WATCHING]
+        machine.fake.hang("nvmlEventSetWait_v2")
+        wait_until(lambda: thread.age > HASTY.hung_after, what="the age to grow")
+        thread.check()
+        thread.check()
+        assert states(told) == [WatchState.WATCHING, WatchState.HANGING]
+        evidence = told[1].evidence()
+        assert isinstance(evidence, ChecksFailed)
+        assert (evidence.source, evidence.codes, evidence.failures) == ("events", {}, HASTY.decide_after)
+        assert "has lasted for 0 s" in evidence.detail
+        assert "hangs in the driver" in evidence.remedy
+        machine.fake.xid(5, 31)
+        machine.fake.release()
+        wait_until(lambda: heard, what="the event")
+        assert thread.status.evidence() == ChecksWorked("events")
+        thread.check()
+    assert states(told) == [WatchState.WATCHING, WatchState.HANGING, WatchState.WATCHING, WatchState.STOPPED]
+
+
+def test_a_wait_that_hangs_and_then_fails_goes_the_way_of_failures() -> None:
+    with opened("hgx-h100-8") as machine, watching(machine, HASTY) as (thread, _heard, told):
+        machine.fake.fault("nvmlDeviceGetSupportedEventTypes", gpu=2, code=3)
+        machine.fake.hang("nvmlEventSetWait_v2")
+        wait_until(lambda: thread.age > HASTY.hung_after, what="the age to grow")
+        thread.check()
+        machine.fake.fault("nvmlEventSetWait_v2", code=999)
+        machine.fake.release()
+        wait_until(lambda: thread.status.state is WatchState.FAILED, what="the failure")
+        assert states(told)[:2] == [WatchState.WATCHING, WatchState.HANGING]
+
+
+def test_what_is_called_a_failure_already_is_not_told_again_when_it_hangs() -> None:
+    with opened("hgx-h100-8") as machine, watching(machine, HASTY) as (thread, _heard, told):
+        machine.fake.fault("nvmlEventSetWait_v2", code=999)
+        wait_until(lambda: thread.status.state is WatchState.FAILED, what="the failure")
+        machine.fake.hang("nvmlEventSetCreate")
+        wait_until(lambda: thread.age > HASTY.hung_after, what="the age to grow")
+        thread.check()
+        assert states(told)[-1] is WatchState.FAILED
 
 
 def test_stopping_waits_for_nothing_unless_told_to() -> None:

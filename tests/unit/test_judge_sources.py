@@ -57,6 +57,14 @@ def test_h7_the_hardware_or_our_own_access_is_at_fault(
     assert ward.notes == []
 
 
+def test_h8_a_source_that_knows_the_remedy_better_is_quoted() -> None:
+    ward = Ward()
+    ward.hear(ChecksWorked("events"))
+    ward.hear(ChecksFailed("events", "12 s", failures=5, remedy="it hangs. Reboot"))
+    assert ward.notes[0] == "health source 'events' cannot be read (12 s): it hangs. Reboot"
+    assert not ward.health.checked
+
+
 def test_h7_a_single_card_that_fails_alone_is_the_hardware() -> None:
     ward = Ward(card(0))
     ward.hear(ChecksFailed("states", codes={A: 999}, failures=3))

@@ -58,6 +58,8 @@ def _complaint(evidence: ChecksFailed, source: Source) -> str:
     detail = f" ({evidence.detail})" if evidence.detail else ""
     if not source.ours:
         return f"{said}{detail}: the hardware is at fault, on {', '.join(sorted(evidence.codes))}"
+    if evidence.remedy:
+        return f"{said}{detail}: {evidence.remedy}"
     nodes = "; this process cannot open the device nodes" if evidence.openable is False else ""
     return (
         f"{said}{detail}: the driver itself or this plugin's own access to the driver is at fault, not one GPU{nodes}. "
