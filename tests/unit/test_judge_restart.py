@@ -58,6 +58,22 @@ def test_h3_after_a_restart_the_quiet_period_begins_anew() -> None:
     assert again.sick == {}
 
 
+@pytest.mark.parametrize(("number", "kind"), [(79, "reset-required"), (94, "recoverable")])
+def test_h3_what_the_policy_ignores_is_remembered_with_its_own_way_back(number: int, kind: str) -> None:
+    ward = Ward()
+    ward.xid(number)
+    ward.configure(fatal=(1,), recoverable=(), ignored=(number,))
+    again = revived(revived(ward))
+    assert again.sick == {}
+    again.hear(good(), 1)
+    (kept,) = remember(again.state)
+    assert (kept.uuid, kept.kind, kept.rule) == (A, kind, "health.ignored")
+    again.configure(fatal=(79,), recoverable=(94,), ignored=())
+    assert again.sick == {A: (f"xid-{number}",)}
+    again.hear(good(), 60)
+    assert (again.sick == {}) is (kind == "recoverable")
+
+
 def test_h3_states_are_kept_until_a_reading_says_otherwise() -> None:
     ward = Ward()
     ward.hear(replace(good(), remap_failure=True))

@@ -5,6 +5,7 @@ import pytest
 from deviceplugin.config.document import Cordon, HealthSection, UnknownXid
 from deviceplugin.model.evidence import (
     DriverReloaded,
+    Tick,
 )
 from deviceplugin.model.vitals import Event, EventKind
 from deviceplugin.rules.judge import classes, in_force, remember
@@ -57,6 +58,49 @@ def test_h4_a_changed_table_takes_effect_on_what_stands_and_says_so() -> None:
     assert [one.reason for one in remember(ward.state)] == ["xid-79"]
     (told,) = ward.configure(fatal=(79,), ignored=())
     assert (told.to, told.rule) == ("unhealthy", "health.fatal")
+
+
+def test_h3_what_is_ignored_for_a_while_counts_again_as_if_it_had_never_been_ignored() -> None:
+    ward = Ward()
+    ward.xid(74)
+    ward.configure(fatal=(79,), ignored=(74,))
+    assert ward.sick == {}
+    for _ in range(3):
+        assert ward.hear(good(), 1000) == ()
+        ward.hear(Tick(), 1000)
+    assert [(one.reason, one.kind) for one in remember(ward.state)] == [("xid-74", "reset-required")]
+    (told,) = ward.configure(fatal=(74,), ignored=())
+    assert (told.to, told.kind, told.rule) == ("unhealthy", "reset-required", "health.fatal")
+    ward.hear(good(), 1000)
+    assert ward.sick == {A: ("xid-74",)}
+    ward.hear(DriverReloaded())
+    ward.hear(good())
+    assert ward.sick == {}
+
+
+def test_h3_a_reset_ends_what_is_ignored_after_a_quiet_period_too() -> None:
+    ward = Ward()
+    ward.xid(74)
+    ward.configure(fatal=(79,), ignored=(74,), unknown_xid=UnknownXid.IGNORE)
+    ward.hear(DriverReloaded())
+    ward.hear(good(), ward.policy.quiet_period - 1)
+    assert [one.reason for one in remember(ward.state)] == ["xid-74"]
+    assert ward.hear(good(), 1) == ()
+    assert remember(ward.state) == ()
+    assert ward.configure(fatal=(74,), ignored=()) == ()
+
+
+def test_h3_a_recoverable_xid_that_is_ignored_ends_by_its_own_evidence() -> None:
+    ward = Ward()
+    ward.xid(94)
+    ward.configure(recoverable=(), unknown_xid=UnknownXid.IGNORE)
+    assert [one.kind for one in remember(ward.state)] == ["recoverable"]
+    ward.hear(good(), 59)
+    ward.configure(recoverable=(94,))
+    assert ward.sick == {A: ("xid-94",)}
+    ward.configure(recoverable=())
+    ward.hear(good(), 1)
+    assert remember(ward.state) == ()
 
 
 def test_h4_evidence_for_one_class_of_recovery_is_none_for_another() -> None:

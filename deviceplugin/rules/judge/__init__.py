@@ -30,7 +30,7 @@ from deviceplugin.model.evidence import (
     Tick,
     Unanswered,
 )
-from deviceplugin.model.health import Sickness, Transition
+from deviceplugin.model.health import Kind, Sickness, Transition
 from deviceplugin.model.node import Node
 from deviceplugin.model.vitals import Event, Reading
 from deviceplugin.rules.judge.boots import another_load
@@ -64,7 +64,7 @@ def start(
     for one in remembered:
         ailment = _taken_up(one, node, boot_id, now)
         if ailment is not None:
-            draft.ailments[ailment.key] = ailment
+            draft.take(ailment)
     scan_seen(draft, ScanSeen(node))
     declare(draft)
     draft.quiet()
@@ -87,6 +87,7 @@ def _taken_up(one: Sickness, node: Node, boot_id: str, now: float) -> Ailment | 
         what=f"{one.reason.replace('-', ' ')}, remembered from before this process began",
         phase=Phase.RESET if another_load(one.boot_id, boot_id) else Phase.SICK,
         xid=xid,
+        kind=Kind.RECOVERABLE if one.kind == Kind.RECOVERABLE else Kind.RESET_REQUIRED,
         boot_id=one.boot_id,
     )
 

@@ -17,8 +17,8 @@ _WAITING = frozenset({Kind.RECOVERABLE, Kind.RESET_REQUIRED})
 
 
 def hold(ruling: Ruling, flaps: Flaps, quiet: float) -> float:
-    """Seconds an ailment must not have been seen before it is over."""
-    if ruling.verdict is not Verdict.UNHEALTHY:
+    """Seconds an ailment must not have been seen before it is over; no less for one that is ignored at present."""
+    if ruling.verdict is Verdict.RANK_LAST:
         return 0.0
     if ruling.kind in _WAITING:
         return float(quiet * 2**flaps.count)

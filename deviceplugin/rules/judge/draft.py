@@ -67,7 +67,11 @@ class Draft:
         if self._counts(ruled) and not self._ill(ailment.target):
             before = self.flaps.get(ailment.target, Flaps())
             self.flaps[ailment.target] = fell(before, self.now, self.policy.quiet_period)
-        self.ailments[ailment.key] = ailment
+        self.take(ailment)
+
+    def take(self, ailment: Ailment) -> None:
+        """Keeps an ailment, with the class of recovery that it has under the policy in force."""
+        self.ailments[ailment.key] = replace(ailment, kind=self.ruling(ailment).kind)
 
     def signal(self, signal: Signal, which: Callable[[Ailment], bool]) -> None:
         """Gives a signal to the ailments that `which` picks."""
@@ -115,5 +119,5 @@ class Draft:
     def rekind(self, before: dict[Key, Kind]) -> None:
         """After a change of policy: evidence for another class of recovery is no evidence for this one."""
         for key, ailment in list(self.ailments.items()):
-            if self.ruling(ailment).kind is not before[key] and ailment.phase is Phase.BETTER:
-                self.ailments[key] = replace(ailment, phase=Phase.SICK)
+            moved = self.ruling(ailment).kind is not before[key] and ailment.phase is Phase.BETTER
+            self.take(replace(ailment, phase=Phase.SICK) if moved else ailment)

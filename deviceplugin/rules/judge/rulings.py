@@ -60,7 +60,9 @@ def ruling(ailment: Ailment, policy: HealthSection, card: Card) -> Ruling:
         return Ruling(ailment.verdict, _DECLARED[reason], ailment.rule)
     if reason == "unchecked":
         return Ruling(_KEPT[policy.on_check_failure], Kind.UNCHECKED, "health.onCheckFailure")
-    return classify(ailment.xid or 0, policy)
+    ruled = classify(ailment.xid or 0, policy)
+    # To ignore what happened is no evidence that it is over: it still ends as it would have.
+    return Ruling(ruled.verdict, ailment.kind, ruled.rule) if ruled.verdict is Verdict.HEALTHY else ruled
 
 
 def way_back(ailment: Ailment, kind: Kind, hold: float) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from deviceplugin.config.document import HealthSection
 from deviceplugin.model.evidence import Injection
-from deviceplugin.model.health import Transition, Verdict
+from deviceplugin.model.health import Kind, Transition, Verdict
 from deviceplugin.model.node import MigInstance
 from deviceplugin.rules.judge.table import Phase
 
@@ -50,6 +50,8 @@ class Ailment(Struct, frozen=True):
     """What was seen, a clause without a full stop."""
     phase: Phase = Phase.SICK
     xid: int | None = None
+    kind: Kind = Kind.RESET_REQUIRED
+    """For an Xid: its class of recovery when it last counted, which it keeps while the policy ignores it."""
     boot_id: str = ""
     named: str = ""
     """For what a person declared: the name of the device in the declaration."""
