@@ -7,6 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import fake_nvml
 from tests.demo.story import Story
 from tests.node import FakeNode
 from tests.ports import free_port
@@ -49,23 +50,26 @@ def main() -> int:
 
 def _keep(node: FakeNode, port: int) -> None:
     plugin, control = f"{sys.executable} -m deviceplugin", f"--control-socket {node.control_socket()}"
+    with fake_nvml.attach(node.root) as fake:
+        gpu = min(3, len(fake.uuids()) - 1)
     print(
         f"""
 The node keeps running until Ctrl-C. Look at it:
   status page     http://127.0.0.1:{port}/
   metrics         http://127.0.0.1:{port}/metrics
   log             tail -f {node.plugin.log_file}
-  terminal        {plugin} status --watch {control}
-Break it:
-  export FAKE_NVML_ROOT={node.root}
-  {sys.executable} -m fake_nvml.control xid 3 79
-  {plugin} release {control}     # a GPU in use cannot be reset
-  {sys.executable} -m fake_nvml.control reset 3
-  {plugin} release --end --reset 3 {control}
-  kill -HUP {node.plugin.pid}     # rescan and reload at once
-""",
-        flush=True,
+  terminal        {plugin} status --watch {control}"""
     )
+    if gpu >= 0:
+        print(
+            f"""Break it:
+  export FAKE_NVML_ROOT={node.root}
+  {sys.executable} -m fake_nvml.control xid {gpu} 79
+  {plugin} release {control}     # a GPU in use cannot be reset
+  {sys.executable} -m fake_nvml.control reset {gpu}
+  {plugin} release --end --reset {gpu} {control}"""
+        )
+    print(f"  kill -HUP {node.plugin.pid}     # rescan and reload at once\n", flush=True)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
