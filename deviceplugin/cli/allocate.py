@@ -112,6 +112,8 @@ def _ids(resource: Resource, text: str, option: str, each: int | None = None) ->
         if word in resource.by_id:
             found.append(word)
         elif first.isdecimal() and (not dash or last.isdecimal()):
+            if dash and int(last) < int(first):
+                raise ConfigError(f"{option} {word}: a range goes from the lower index to the higher: {last}-{first}")
             for index in range(int(first), int(last or first) + 1):
                 found += _of(resource, str(index), option, each)
         else:

@@ -36,6 +36,8 @@ class Context:
         self._arguments = arguments
         self._stack = ExitStack()
         self._driver: str | None = None
+        self._topo: str | None = None
+        """What `--topo` named, for which the driver stands."""
         self.host_root = "/"
         """Where the last scan saw the host's /sys, /proc and /dev."""
 
@@ -93,7 +95,8 @@ class Context:
             raise ConfigError(f"{where}: {driver!r} is no driver; write nvml, or fake:<machine or .topo file>")
         if not driver.startswith(FAKE):
             return open_driver(process.nvml_library, flags.plugin.container_driver_root, process.host_root)
-        fake = _open_fake(driver.removeprefix(FAKE))
+        spec = driver.removeprefix(FAKE)
+        fake = _open_fake(spec) if self._topo is None else _open_fake(spec, f"--topo {self._topo}", f"{spec}: ")
         self._stack.callback(fake.close)
         return Driver(fake.nvml, str(fake.root))
 
@@ -110,7 +113,7 @@ class Context:
             raise ConfigError(f"--topo {topo}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
         copy = Path(folder, "standard-input.topo" if topo == "-" else f"{Path(topo).stem.partition('?')[0]}.topo")
         copy.write_text(text)
-        self._driver = f"{FAKE}{copy}"
+        self._driver, self._topo = f"{FAKE}{copy}", topo
 
     def probe(self) -> Node:
         """One scan of the node; its state says how far the driver could be reached."""
@@ -198,15 +201,25 @@ def _told_when_it_hangs() -> Iterator[None]:
         timer.cancel()
 
 
-def _open_fake(spec: str) -> Any:
+def _open_fake(spec: str, given: str = "", aside: str = "") -> Any:
+    """Opens a pretend machine.
+
+    Args:
+        spec: Which.
+        given: How whoever typed the command named it, where not by --driver.
+        aside: Beginning of its complaint that means nothing to them.
+
+    Raises:
+        ConfigError: It cannot be opened.
+    """
     from importlib import import_module
 
+    given = given or f"--driver {FAKE}{spec}"
     try:
         fake_nvml = import_module("fake_nvml")
     except ImportError as error:
-        message = f"--driver {FAKE}{spec}: the package fake_nvml is not installed beside deviceplugin"
-        raise ConfigError(message) from error
+        raise ConfigError(f"{given}: the package fake_nvml is not installed beside deviceplugin") from error
     try:
         return fake_nvml.open(spec)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"--driver {FAKE}{spec}: {error}") from error
+        raise ConfigError(f"{given}: {str(error).removeprefix(aside)}") from error

@@ -115,6 +115,12 @@ def test_mig_instances_are_asked_for_by_resource(capsys: Capture) -> None:
             "--available 11: nvidia.com/gpu has no",
         ),
         (["--driver", "fake:hgx-h100-8", "--size", "1", "--available", "x-y"], 2, "its GPUs are 0 1 2 3 4 5 6 7"),
+        (
+            ["--driver", "fake:hgx-h100-8", "--size", "1", "--available", "0,7-5"],
+            2,
+            "--available 7-5: a range goes from the lower index to the higher: 5-7",
+        ),
+        (["--driver", "fake:hgx-h100-8", "--size", "1", "--include", "3-2"], 2, "--include 3-2: a range goes from"),
         (["--driver", "fake:hgx-h100-8", "--size", "1", "--resource", "a/b"], 2, "--resource a/b: not offered"),
         (["--driver", "fake:none", "--size", "1"], 1, "this node offers nothing (driver no-hardware"),
         (["--topo", "/nowhere/box.topo", "--size", "1"], 2, "--topo /nowhere/box.topo: No such file"),
@@ -131,6 +137,21 @@ def test_what_cannot_be_answered_is_one_line_and_an_exit_code(
     assert error.startswith("error: ")
     assert error.count("\n") == 1
     assert message in error
+
+
+@pytest.mark.parametrize("command", [["topology"], ["allocate", "--size", "1"]])
+@pytest.mark.parametrize("place", ["-", "box.topo"])
+def test_a_text_that_is_no_topology_is_named_as_it_was_given(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("box.topo").write_text("a note\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a note\n"))
+    assert main([*command, "--topo", place]) == 2
+    assert capsys.readouterr().err == (
+        f"error: --topo {place}: line 1, column 1: no header line that names GPU0; "
+        "is this the output of `nvidia-smi topo -m`?\n"
+    )
 
 
 def test_topology_is_a_matrix_with_domain_numa_and_health(capsys: Capture) -> None:
