@@ -9,12 +9,13 @@ from deviceplugin.config.load import Loaded
 from deviceplugin.daemon.world import News
 from deviceplugin.model.health import Transition, Verdict
 from deviceplugin.model.inventory import Inventory
-from deviceplugin.model.node import LEFT_OUT, DriverState, Gpu, Node, Problem
+from deviceplugin.model.node import LEFT_OUT, DriverState, Node, Problem
 from deviceplugin.model.snapshot import Snapshot
 from deviceplugin.nvml.codes import Code
 from deviceplugin.nvml.codes import name as code_name
 from deviceplugin.nvml.events import EventStatus, WatchState
 from deviceplugin.rules.judge import in_force
+from deviceplugin.rules.retain import devices
 from deviceplugin.web.advice import advise
 
 log = logging.getLogger("deviceplugin.daemon")
@@ -166,22 +167,22 @@ def _order(before: Node, now: Node) -> None:
 
 def _inventory(before: Snapshot, now: Snapshot) -> None:
     old, new = before.inventory, now.inventory
-    places, known = _places(new, now.node.gpus), _places(old, before.node.gpus)
+    places, known = _places(new, now.node), _places(old, before.node)
     for gpu in now.node.gpus:
         if places[gpu.uuid] != known.get(gpu.uuid):
             log.info(
                 "GPU %d goes to %s",
                 gpu.index,
-                places[gpu.uuid],
+                ", ".join(name if n == 1 else f"{name} x{n}" for name, n in places[gpu.uuid].items()) or "nothing",
                 extra={"uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.name, "numa": gpu.numa},
             )
     for gpu in before.node.gpus:
         if gpu.uuid not in places:
             log.warning("GPU %d is gone", gpu.index, extra={"uuid": gpu.uuid, "pci": gpu.pci})
     for name in sorted(old.resources.keys() | new.resources.keys()):
-        counts = [len(i.resources[name].shares) if name in i.resources else 0 for i in (old, new)]
+        counts = [sum(card.get(name, 0) for card in cards.values()) for cards in (known, places)]
         if counts[0] != counts[1]:
-            log.info("%s: %d offered%s", name, counts[1], f", {counts[0]} before" if before.version else "")
+            log.info("%s: %d offered%s", name, counts[1], f", {counts[0]} before" if counts[0] else "")
     if new.state != old.state:
         log.log(logging.WARNING if not new.resources else logging.INFO, "node state: %s", new.state)
     _new_sentences("not offered: ", (f"{o.detail} [{o.reason}]" for o in old.left_out), _left_out(new))
@@ -200,15 +201,16 @@ def _new_sentences(about: str, before: Iterable[str], now: Iterable[str]) -> Non
             log.warning("%s%s", about, sentence)
 
 
-def _places(inventory: Inventory, gpus: Iterable[Gpu]) -> dict[str, str]:
-    """Where each card went: its resources with counts, or that it is left out."""
-    placed: dict[str, dict[str, int]] = {gpu.uuid: {} for gpu in gpus}
+def _places(inventory: Inventory, node: Node) -> dict[str, dict[str, int]]:
+    """Where each card went: its resources with counts, none where it is left out.
+
+    What has vanished is listed for a grace time, and not counted: it is not there.
+    """
+    placed: dict[str, dict[str, int]] = {gpu.uuid: {} for gpu in node.gpus}
+    present = devices(node)
     for name, resource in inventory.resources.items():
         for share in resource.shares:
-            if share.gpu in placed:
+            if share.device in present and share.gpu in placed:
                 counts = placed[share.gpu]
                 counts[name] = counts.get(name, 0) + 1
-    return {
-        uuid: ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items()) or "nothing"
-        for uuid, counts in placed.items()
-    }
+    return placed
