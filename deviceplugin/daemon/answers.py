@@ -19,8 +19,6 @@ IDLE = frozenset({DriverState.READY, DriverState.NO_HARDWARE, DriverState.RELEAS
 """States in which nothing is missing: a node without GPUs has nothing to wait for."""
 
 
-
-
 class Answers:
     """Questions of the exec probes and of the `release` subcommand."""
 

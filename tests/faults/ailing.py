@@ -60,7 +60,9 @@ class AilingNode(FakeNode):
     def lines(self, **facts: object) -> list[dict[str, Any]]:
         """Log lines that carry these facts; `message` need only be contained."""
         part = str(facts.pop("message", ""))
-        every = (json.loads(line) for line in self.plugin.log.splitlines() if line.startswith("{"))
+        # The last line may not be written to its end yet.
+        whole = self.plugin.log.rpartition("\n")[0]
+        every = (json.loads(line) for line in whole.splitlines() if line.startswith("{"))
         return [one for one in every if part in one["message"] and facts.items() <= one.items()]
 
     def said(self, message: str, **facts: object) -> dict[str, Any]:

@@ -176,7 +176,6 @@ BAD = {
     "flags: {migStrategie: none}": "config.yaml:1:9: flags.migStrategie",
     "flags: [": "config.yaml:",
     "sharing: {timeSlicing: {resources: [{name: gpu, replicas: two}]}}": "must be a whole number",
-    "sharing: {timeSlicing: {resources: [{name: mig-1g.5gb, replicas: 2}]}}": "config.yaml:1:38",
     "sharing:\n  timeSlicing:\n    resources: [{name: gpu, replicas: 60000}]": "7960 or fewer",
     "sharing: {timeSlicing: {resources: [{name: gpu, devices: [0], replicas: 2}, {name: gpu, replicas: 3}]}}": "is in",
 }

@@ -24,7 +24,10 @@ The port (`--metrics-address`, `:9400`, IPv4 and IPv6) answers `GET` and `HEAD` 
 [status.md](status.md)), `/` (the same as a page), `/healthz` and `/readyz`. TLS: `--metrics-tls-cert` and
 `--metrics-tls-key`; with `--metrics-tls-client-ca` clients need a certificate of that authority. Passwords:
 `--metrics-basic-auth-file`, lines of `user:password`; the two probes need none. These files are read again when they
-change. Alerts, a dashboard and a PodMonitor are in `daemonset/monitoring`, what to do in [runbooks.md](runbooks.md).
+change. While the password file cannot be read or has no such line, everything but the probes answers 503, and one line
+of the log says why. Sixteen connections are served at once, each for 10 s at most; when more come, the one that has
+been without a whole request longest is closed, so that idle ones keep no scrape out. Alerts, a dashboard and a
+PodMonitor are in `daemonset/monitoring`, what to do in [runbooks.md](runbooks.md).
 """
 
 _GPU = """
