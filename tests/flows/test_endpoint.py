@@ -8,13 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from deviceplugin.config.document import Registration
+from deviceplugin.kubelet.endpoint import Endpoint, Wiring
 from deviceplugin.kubelet.settings import EndpointSettings
 from deviceplugin.kubelet.wire import deviceplugin_pb2 as wire
 from deviceplugin.ledger import Phase
 from deviceplugin.model.errors import KubeletError
 from tests.fake_kubelet import AdmissionFailed, FakeKubelet, Pod
 from tests.fake_kubelet.connection import Connection
-from tests.flows.running import GPU, QUICK, Plugin, descriptors, offering, shares, with_sick
+from tests.flows.running import GPU, QUICK, RULES, Plugin, descriptors, offering, shares, with_sick
 from tests.waiting import wait_until
 
 
@@ -187,10 +188,9 @@ def test_ping_tells_a_served_endpoint_from_one_that_is_not(tmp_path: Path) -> No
         (tmp_path / "absent").mkdir()
         wait_until(lambda: plugin.endpoint().socket_path, what="the endpoint to serve")
         plugin.call(plugin.endpoint().ping())
-        own, plugin.endpoint()._server = plugin.endpoint()._server, None
+        fresh = Endpoint(GPU, plugin.board, plugin.settings, Wiring(RULES))
         with pytest.raises(KubeletError, match="not served: starting"):
-            plugin.call(plugin.endpoint().ping())
-        plugin.endpoint()._server = own
+            plugin.call(fresh.ping())
 
 
 def test_ping_fails_when_nobody_answers_at_the_own_socket(tmp_path: Path) -> None:
