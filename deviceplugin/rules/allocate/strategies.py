@@ -61,12 +61,15 @@ def cdi_cri(order: Order, draft: Draft) -> None:
 def cdi_names(order: Order) -> list[str]:
     """Qualified names of everything granted: GPUs, IMEX channels, and what is switched on beside them."""
     handover = order.handover
-    vendor = handover.cdi_kind.partition("/")[0]
-    names = [f"{handover.cdi_kind}={name}" for name in order.ids]
+    kind = handover.cdi_kind
+    names = [f"{kind}={name}" for name in order.ids]
+    if not (order.channels or handover.gdrcopy or handover.gds or handover.mofed):
+        return names
+    vendor = kind.partition("/")[0]
     names += [f"{vendor}/imex-channel={channel}" for channel in order.channels]
-    for switched_on, kind in ((handover.gdrcopy, "gdrcopy"), (handover.gds, "gds"), (handover.mofed, "mofed")):
+    for switched_on, what in ((handover.gdrcopy, "gdrcopy"), (handover.gds, "gds"), (handover.mofed, "mofed")):
         if switched_on:
-            names.append(f"{vendor}/{kind}=all")
+            names.append(f"{vendor}/{what}=all")
     return names
 
 
