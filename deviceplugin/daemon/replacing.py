@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 30.0
 """Before the second fresh process in a row; doubled for each further one."""
 LONGEST_PAUSE = 600.0
+OTHERWISE = frozenset({DriverState.READY, DriverState.FAILING, DriverState.NO_DRIVER, DriverState.NO_HARDWARE})
+"""Seen before a mismatch, these say that the mismatch is a new one."""
 
 
 class Ending(Enum):
@@ -48,8 +50,10 @@ class Replacement:
             if self._timer is None:
                 self._plan()
             return
-        if state is DriverState.READY:
+        if state in OTHERWISE:
+            # The module was not there when this process began: a mismatch that comes now is of another driver again.
             self.tries = 0
+        if state is DriverState.READY:
             self.due = False
             if self._timer is not None:
                 self._timer.cancel()

@@ -55,5 +55,11 @@ def test_a_driver_that_is_ready_again_calls_it_off(monkeypatch: pytest.MonkeyPat
     assert ends(1, MISMATCH, FAILING) == 1
 
 
+def test_a_driver_that_was_away_and_comes_as_another_one_is_an_upgrade_again() -> None:
+    """Found by chaos: upgraded, unloaded while the fresh process began, and loaded in yet another version."""
+    assert ends(1, FAILING, MISMATCH) == 1
+    assert ends(3, DriverState.NO_DRIVER, MISMATCH) == 1
+
+
 def test_after_a_driver_that_was_ready_the_next_upgrade_is_the_first_again() -> None:
     assert ends(2, READY, MISMATCH) == 1
