@@ -94,7 +94,7 @@ class _Work:
         except PluginError as error:
             problems = error.problems if isinstance(error, ConfigError) else (error,)
             for problem in problems:
-                log.error("the configuration of before stays in force: %s", problem)  # noqa: TRY400 - no traceback
+                log.error("configuration not taken over, the present one stays in force: %s", problem)  # noqa: TRY400
             return
         if loaded != self._context.loaded:
             log.info("configuration in force", extra={"hash": loaded.stamp.hash, "source": loaded.stamp.source})

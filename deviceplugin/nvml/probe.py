@@ -77,8 +77,8 @@ class _Scan:
         version = self.inquiry.ask("", self.api.nvmlSystemGetDriverVersion)
         # Another driver version is another driver: nothing that was learnt from the old one holds. One that is not told
         # is no other one: not knowing changes nothing.
-        same = self.previous is not None and version in {None, self.previous.driver_version}
-        before = self.previous if self.previous is not None and same else Node()
+        previous = self.previous or Node()
+        before = previous if version in {None, previous.driver_version} else Node()
         gpus = _swaps(self._cards(dev_root, before), before, self.inquiry)
         self.doubled = len({gpu.uuid for gpu in gpus}) < len(gpus)
         gpus = _certain(gpus, self.inquiry)

@@ -165,7 +165,7 @@ def test_labels_without_the_plugin_follow_the_configuration(node: FakeNode) -> N
         wait_for(node, "gpu.replicas", "4")
         node.configure("flagz: {}\n")
         process.send_signal(signal.SIGHUP)
-        node.plugin.wait_for_log("the configuration of before stays in force")
+        node.plugin.wait_for_log("the present one stays in force")
         node.configure("version: v1\n")
         process.send_signal(signal.SIGHUP)
         wait_for(node, "gpu.replicas", "1")
