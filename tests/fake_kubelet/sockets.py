@@ -18,7 +18,10 @@ def prepare_folder(folder: Path, *, only_sockets: bool) -> None:
         folder.mkdir(parents=True)
         folder.chmod(0o750)
     for entry in folder.iterdir():
-        mode = entry.lstat().st_mode
+        try:
+            mode = entry.lstat().st_mode
+        except FileNotFoundError:
+            continue  # A plugin that ends takes its own socket away meanwhile.
         if stat.S_ISDIR(mode) or entry.name == CHECKPOINT_NAME:
             continue
         if stat.S_ISSOCK(mode) or not only_sockets:
